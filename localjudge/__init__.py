@@ -1,0 +1,1 @@
+"""localjudge: an offline LLM-as-judge runtime on open models."""

@@ -1,0 +1,1 @@
+"""Engines: one protocol (`base`), the models behind it, and a public fake (`scripted`)."""

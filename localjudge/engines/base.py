@@ -1,0 +1,99 @@
+"""The seam between judging and a model: token ids in, choices and drafts out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, fsum, log
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from localjudge.tree import AnswerTree
+
+TokenIds = Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How probable the model finds each answer of a tree.
+
+    Attributes:
+        log_probs: Natural log of the probability of each answer's deciding tokens, in the order of
+            the tree's answers, before any normalisation over the answers.
+    """
+
+    log_probs: tuple[float, ...]
+
+    @property
+    def mass(self) -> float:
+        """Probability that the model put on any answer at all, from 0 to 1."""
+        return min(1.0, fsum(exp(value) for value in self.log_probs))
+
+    @property
+    def probabilities(self) -> tuple[float, ...]:
+        """The distribution over the answers; sums to 1."""
+        top = max(self.log_probs)
+        total = top + log(fsum(exp(value - top) for value in self.log_probs))
+        return tuple(exp(value - total) for value in self.log_probs)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Text that the model wrote under a pattern.
+
+    Attributes:
+        text: The text, decoded without loss.
+        ids: Its token ids, without the end-of-sequence token.
+        finish_reason: `stop` if the pattern was completed, `length` if the budget ended first.
+    """
+
+    text: str
+    ids: tuple[int, ...]
+    finish_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One prompt for which the engine has no result, and why. The others are not affected."""
+
+    error: str
+
+
+class Engine(Protocol):
+    """A model that can be asked. Results have the length and the order of `prompts`.
+
+    A prompt that cannot be processed is a `Failure` in its place; `EngineError` means that the
+    engine as a whole is unusable.
+
+    Attributes:
+        name: Short name of the engine, such as `transformers`.
+        tokenizer: The model's tokenizer.
+        context_length: The most tokens that prompt and output may have together.
+        fingerprint: What a verdict depends on beside prompt and answers: model, precision, versions.
+    """
+
+    name: str
+    tokenizer: PreTrainedTokenizerFast
+    context_length: int
+    fingerprint: Mapping[str, Any]
+
+    def choose(
+        self, prompts: Sequence[TokenIds], tree: AnswerTree
+    ) -> list[Choice | Failure]:
+        """Read the probability of each answer of `tree` after each prompt.
+
+        The prompts end where the tree begins: they come from `AnswerTree.extend`.
+        """
+        ...
+
+    def write(
+        self, prompts: Sequence[TokenIds], pattern: str, max_tokens: int
+    ) -> list[Draft | Failure]:
+        """Continue each prompt, greedily, by text that matches the regular expression `pattern`."""
+        ...
+
+    def close(self) -> None:
+        """Free the model. The engine cannot be used afterwards."""
+        ...

@@ -1,0 +1,112 @@
+"""What goes in and what comes out: rows and verdicts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from localjudge.answers import Value
+
+
+class Status(StrEnum):
+    """What became of one row under one metric."""
+
+    OK = "ok"
+    MISSING_INPUT = "missing_input"
+    INPUT_TOO_LONG = "input_too_long"
+    INVALID_OUTPUT = "invalid_output"
+    TRUNCATED = "truncated"
+    ENGINE_ERROR = "engine_error"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One input row.
+
+    Attributes:
+        id: Its id as text, unique within a run.
+        fields: Column name to value, as read; values may be nested.
+        line: Where it stood in its file, counted from 1; 0 if it came from memory.
+    """
+
+    id: str
+    fields: Mapping[str, Any]
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The judgement of one row under one metric.
+
+    Only a verdict of status `ok` has a value. In every other status `value`, `label`, `score`,
+    `probabilities`, `confidence` and `expected_score` are None and `error` says why.
+
+    Attributes:
+        id: The row's id.
+        metric: The metric's name.
+        status: What became of the row.
+        value: The answer: a label, an integer of the scale, or text.
+        label: The answer of a classification; None for other kinds.
+        score: The number that the answer counts as, if one was declared.
+        probabilities: Probability of each allowed answer, by its text; sums to 1. None where no
+            distribution was read (text, guided decoding).
+        confidence: Probability of `value`.
+        answer_mass: Share of the model's own next-token probability that lay on any allowed
+            answer, from 0 to 1. A low mass means that the model wanted to say something else.
+        expected_score: Mean of the scores under `probabilities`, if every answer has a score.
+        explanation: The explanation, if one was asked for.
+        direction: `maximize`, `minimize` or `neutral`: which way is better.
+        truncated: Whether any written text was cut at its budget.
+        prompt_tokens: Tokens in the prompt.
+        output_tokens: Tokens that the model wrote.
+        error: Why there is no verdict.
+        metadata: Further facts, such as the raw text of an invalid answer.
+    """
+
+    id: str
+    metric: str
+    status: Status
+    value: Value | None = None
+    label: str | None = None
+    score: float | None = None
+    probabilities: Mapping[str, float] | None = None
+    confidence: float | None = None
+    answer_mass: float | None = None
+    expected_score: float | None = None
+    explanation: str | None = None
+    direction: str = "neutral"
+    truncated: bool = False
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    error: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict as plain values, in the order of the attributes."""
+        values = {name: getattr(self, name) for name in VERDICT_FIELDS}
+        values["status"] = str(self.status)
+        values["probabilities"] = None if self.probabilities is None else dict(self.probabilities)
+        values["metadata"] = dict(self.metadata)
+        return values
+
+    def to_json(self) -> str:
+        """Return the verdict as one line of JSON.
+
+        Raises:
+            ValueError: a number is not finite; such a verdict must not exist.
+        """
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, line: str) -> Verdict:
+        """Read what `to_json` wrote."""
+        values = json.loads(line)
+        values["status"] = Status(values["status"])
+        return cls(**values)
+
+
+VERDICT_FIELDS = tuple(item.name for item in dataclasses.fields(Verdict))
