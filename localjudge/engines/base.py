@@ -71,7 +71,7 @@ class Engine(Protocol):
         name: Short name of the engine, such as `transformers`.
         tokenizer: The model's tokenizer.
         context_length: The most tokens that prompt and output may have together.
-        fingerprint: What a verdict depends on beside prompt and answers: model, precision, versions.
+        fingerprint: What a verdict depends on beside the prompt: model, precision, versions.
     """
 
     name: str
@@ -79,9 +79,7 @@ class Engine(Protocol):
     context_length: int
     fingerprint: Mapping[str, Any]
 
-    def choose(
-        self, prompts: Sequence[TokenIds], tree: AnswerTree
-    ) -> list[Choice | Failure]:
+    def choose(self, prompts: Sequence[TokenIds], tree: AnswerTree) -> list[Choice | Failure]:
         """Read the probability of each answer of `tree` after each prompt.
 
         The prompts end where the tree begins: they come from `AnswerTree.extend`.
