@@ -8,16 +8,14 @@ wrote is tokenised with control tokens, everything else without. The static begi
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from localjudge.errors import TemplateError, TokenizerError
+from localjudge.tokens import ContentTokenizer, without_prefix_space
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
 PromptMode = Literal["chat", "raw"]
@@ -31,7 +29,6 @@ _TEMPLATE_SETTINGS: dict[str, Any] = {
     "date_string": _FIXED_DATE,
     "strftime_now": lambda _format: _FIXED_DATE,
 }
-_BYTE_LITERAL = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 
 
 class PromptEncoder:
@@ -42,7 +39,7 @@ class PromptEncoder:
         mode: `chat` uses the model's chat template; `raw` sends the bare text, for base models.
 
     Attributes:
-        control_ids: Ids of all control and added tokens: none of them ever comes from a row.
+        content: The tokenizer for all text that the template did not write itself.
         system_folded: Whether the template takes no system message, so that its text stands at the
             beginning of the user turn.
 
@@ -53,62 +50,13 @@ class PromptEncoder:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, *, mode: PromptMode = "chat") -> None:
-        backend = getattr(tokenizer, "backend_tokenizer", None)
-        if backend is None:
-            raise TokenizerError(
-                f"{type(tokenizer).__name__} is not a fast tokenizer",
-                hint="the model folder needs a tokenizer.json",
-            )
+        self.content = ContentTokenizer(tokenizer)
         self.tokenizer = tokenizer
         self.mode = mode
-        self.control_ids = frozenset(tokenizer.all_special_ids) | frozenset(
-            tokenizer.added_tokens_decoder
-        )
-        description = json.loads(backend.to_str())
-        self._original: Tokenizer = backend
-        self._template = _without_prefix_space(description)
-        self._plain = _without_prefix_space(description | {"added_tokens": []})
-        self._byte_level = "ByteLevel" in json.dumps(description["decoder"])
+        self._original = tokenizer.backend_tokenizer
+        self._template = without_prefix_space(json.loads(self._original.to_str()))
         self._sequence_start = self._bos()
         self.system_folded, self._segments = self._render_template()
-
-    def encode_text(self, text: str) -> list[int]:
-        """Tokenise `text` as content: whatever it says, it becomes no control or added token.
-
-        Raises:
-            TokenizerError: the tokenizer has no token for some character, or `text` is not valid
-                Unicode.
-        """
-        return self.encode_texts([text])[0]
-
-    def encode_texts(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokenise many texts as content; see `encode_text`."""
-        try:
-            encoded = self._plain.encode_batch_fast(list(texts), add_special_tokens=False)
-        except (UnicodeEncodeError, TypeError) as error:
-            raise TokenizerError(f"the text is not valid Unicode: {error}") from None
-        return [
-            list(encoding.ids)
-            if self.control_ids.isdisjoint(encoding.ids) and "<0x" not in text
-            else self._encode_in_pieces(text)
-            for text, encoding in zip(texts, encoded, strict=True)
-        ]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of content ids; the inverse of `encode_text`."""
-        return str(self._plain.decode(list(ids), skip_special_tokens=False))
-
-    def token_bytes(self, token_id: int) -> bytes:
-        """Return the bytes of text for which one content token stands."""
-        token = self._plain.id_to_token(token_id)
-        if token is None:
-            raise TokenizerError(f"the tokenizer has no content token {token_id}")
-        if self._byte_level:
-            table = _byte_level_table()
-            return bytes(table[char] for char in token)
-        if _BYTE_LITERAL.fullmatch(token):
-            return bytes([int(token[3:5], 16)])
-        return str(token).replace("▁", " ").encode()
 
     def frame(self, system: str, user_head: str) -> PromptFrame:
         """Tokenise what is the same in every prompt of a metric.
@@ -123,12 +71,12 @@ class PromptEncoder:
         if self._sequence_start is not None and head[:1] != [self._sequence_start]:
             head = [self._sequence_start, *head]
         for content, segment in zip(contents, [*middle, ""], strict=True):
-            head = head + self.encode_text(content) + self._encode_template(segment)
+            head = head + self.content.encode(content) + self._encode_template(segment)
         control, context = self._split_tail(tail)
         return PromptFrame(
-            encoder=self,
+            content=self.content,
             head=tuple(head),
-            tail=(*self._encode_template(control), *self.encode_text(context)),
+            tail=(*self._encode_template(control), *self.content.encode(context)),
             context=context,
         )
 
@@ -142,31 +90,11 @@ class PromptEncoder:
             (
                 offset[1]
                 for token_id, offset in zip(encoding.ids, encoding.offsets, strict=True)
-                if token_id in self.control_ids
+                if token_id in self.content.control_ids
             ),
             default=0,
         )
         return tail[:end], tail[end:]
-
-    def _encode_in_pieces(self, text: str) -> list[int]:
-        """Tokenise text that spells out a control token, by cutting the spelling apart."""
-        encoding = self._plain.encode(text, add_special_tokens=False)
-        cuts = []
-        for token_id, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
-            spelled_byte = _BYTE_LITERAL.fullmatch(text, start, end) and end - start > 1
-            if token_id not in self.control_ids and not spelled_byte:
-                continue
-            if end - start < 2:
-                char = text[start:end]
-                raise TokenizerError(
-                    f"the tokenizer has no token for {char!r} (U+{ord(char or chr(0)):04X})",
-                    hint="use a model whose tokenizer covers all of Unicode",
-                )
-            cuts.append(start + 1)
-        if not cuts:
-            return list(encoding.ids)
-        pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-        return [token_id for piece in pieces for token_id in self._encode_in_pieces(piece)]
 
     def _bos(self) -> int | None:
         """Return the beginning-of-sequence id if this tokenizer puts one before every text."""
@@ -208,13 +136,13 @@ class PromptFrame:
     """What stands around a row in every prompt of one metric, as token ids.
 
     Attributes:
-        encoder: The encoder that made it.
+        content: The tokenizer for the row's part.
         head: Ids before the row's part: template, system message, static part of the user turn.
         tail: Ids behind it: end of the user turn, beginning of the assistant's.
         context: The text of the tail behind its last control token: what the answer continues.
     """
 
-    encoder: PromptEncoder
+    content: ContentTokenizer
     head: tuple[int, ...]
     tail: tuple[int, ...]
     context: str
@@ -227,68 +155,20 @@ class PromptFrame:
         head, tail = list(self.head), list(self.tail)
         return [
             body if isinstance(body, TokenizerError) else head + body + tail
-            for body in _each(self.encoder.encode_texts, bodies)
+            for body in _encode_each(self.content, bodies)
         ]
 
 
-def _each(
-    encode: Callable[[Sequence[str]], list[list[int]]], texts: Sequence[str]
+def _encode_each(
+    content: ContentTokenizer, texts: Sequence[str]
 ) -> list[list[int] | TokenizerError]:
     try:
-        return [*encode(texts)]
+        return [*content.encode_batch(texts)]
     except TokenizerError as error:
         if len(texts) == 1:
             return [error]
     # Some text of many is at fault: find it by trying each alone.
-    return [result for text in texts for result in _each(encode, [text])]
-
-
-def _without_prefix_space(description: dict[str, Any]) -> Tokenizer:
-    """Build a tokenizer that puts nothing before a text, and drops nothing when decoding.
-
-    SentencePiece-type tokenizers put a space before every text. A part of a prompt is not the
-    beginning of a text, so there it would be a character that nobody wrote.
-    """
-    from tokenizers import Tokenizer
-
-    def clean(part: Any) -> Any:
-        if not isinstance(part, dict):
-            return part
-        for key in ("normalizers", "pretokenizers", "decoders"):
-            if key in part:
-                kept = [clean(item) for item in part[key]]
-                part = part | {key: [item for item in kept if item is not None]}
-        kind = part.get("type")
-        if kind == "Prepend" or (kind == "Strip" and "content" in part):
-            return None
-        if kind == "Metaspace":
-            return part | {"prepend_scheme": "never"}
-        if kind == "ByteLevel":
-            return part | {"add_prefix_space": False}
-        return part
-
-    edited = {
-        key: clean(value) if key in ("normalizer", "pre_tokenizer", "decoder") else value
-        for key, value in description.items()
-    }
-    edited |= {"post_processor": None, "truncation": None, "padding": None}
-    try:
-        return Tokenizer.from_str(json.dumps(edited))
-    except Exception as error:  # the tokenizers library raises bare Exception
-        raise TokenizerError(f"the tokenizer cannot be taken apart: {error}") from error
-
-
-@cache
-def _byte_level_table() -> dict[str, int]:
-    """Return the byte for each character of the alphabet of byte-level BPE.
-
-    Printable bytes of Latin-1 stand for themselves, the others for U+0100 and what follows.
-    """
-    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {
-        chr(0x100 + index): byte for index, byte in enumerate(others)
-    }
+    return [result for text in texts for result in _encode_each(content, [text])]
 
 
 def _cut(rendered: str, *markers: str) -> list[str]:

@@ -124,7 +124,7 @@ class Judge:
     def prepare(self, metric: Metric, mapping: Mapping[str, str] | None = None) -> Task:
         """Build what is the same for all rows: the prompt's frame and the tree of answers."""
         frame = self.encoder.frame(metric.system_text(), metric.user_head)
-        tree = AnswerTree.build(self.encoder, metric.answers, frame.context)
+        tree = AnswerTree.build(self.encoder.content, metric.answers, frame.context)
         return Task(metric, metric.columns(mapping), frame, tree)
 
     def judge(self, task: Task, rows: Sequence[Row]) -> list[Verdict]:

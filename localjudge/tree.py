@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from outlines_core import Index
 
     from localjudge.answers import Closed
-    from localjudge.encoding import PromptEncoder
+    from localjudge.tokens import ContentTokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,11 @@ class AnswerTree:
     branches: tuple[Branch, ...]
 
     @classmethod
-    def build(cls, encoder: PromptEncoder, answers: Closed, context: str) -> AnswerTree:
+    def build(cls, content: ContentTokenizer, answers: Closed, context: str) -> AnswerTree:
         """Tokenise the answers as they continue a prompt, and check the result.
 
         Args:
-            encoder: The model's prompt encoder.
+            content: The model's tokenizer for content.
             answers: The answer space.
             context: Text at the end of the prompt that the answer continues without a control
                 token between; see `PromptFrame.context`.
@@ -67,8 +67,8 @@ class AnswerTree:
             TokenizerError: outlines_core reads other answers from the space's pattern than it
                 declares, or a path does not spell its answer.
         """
-        before = encoder.encode_text(context) if context else []
-        paths = encoder.encode_texts([context + text for text in answers.documents])
+        before = content.encode(context) if context else []
+        paths = content.encode_batch([context + text for text in answers.documents])
         shared = _shared_length(paths)
         kept = _shared_length([before, paths[0][:shared]])
         tree = cls(
@@ -77,7 +77,7 @@ class AnswerTree:
             prefix=tuple(paths[0][kept:shared]),
             branches=tuple(_branches([path[shared:] for path in paths])),
         )
-        _check(encoder, answers, context, paths)
+        _check(content, answers, context, paths)
         return tree
 
     def extend(self, prompt: Sequence[int]) -> list[int]:
@@ -127,14 +127,14 @@ def _branches(paths: Sequence[list[int]]) -> Iterator[Branch]:
 
 
 def _check(
-    encoder: PromptEncoder, answers: Closed, context: str, paths: Sequence[list[int]]
+    content: ContentTokenizer, answers: Closed, context: str, paths: Sequence[list[int]]
 ) -> None:
     """Hold the paths against outlines_core's own reading of the pattern."""
     from outlines_core import Index, Vocabulary
 
     skipped = len(context.encode())
     spelled = [
-        _drop_bytes([encoder.token_bytes(token) for token in path], skipped) for path in paths
+        _drop_bytes([content.token_bytes(token) for token in path], skipped) for path in paths
     ]
     # Single bytes spell every string of the language; the answers' own tokens come beside them.
     ids = {bytes([byte]): byte for byte in range(256)}

@@ -61,9 +61,10 @@ class ScriptedEngine:
         results: list[Choice | Failure] = []
         for prompt in prompts:
             said = self._choose(self.tokenizer.decode(list(prompt)), tree.size)
-            if not isinstance(said, Failure):
-                said = Choice(tuple(log(max(value, 1e-30)) for value in said))
-            results.append(said)
+            if isinstance(said, Failure):
+                results.append(said)
+            else:
+                results.append(Choice(tuple(log(max(value, 1e-30)) for value in said)))
         return results
 
     def write(
