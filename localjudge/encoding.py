@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal
 
 from localjudge.errors import TemplateError, TokenizerError
@@ -57,6 +58,11 @@ class PromptEncoder:
         self._template = without_prefix_space(json.loads(self._original.to_str()))
         self._sequence_start = self._bos()
         self.system_folded, self._segments = self._render_template()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, in hexadecimal, of what the template puts around the content."""
+        return sha256(json.dumps(self._segments).encode()).hexdigest()
 
     def frame(self, system: str, user_head: str) -> PromptFrame:
         """Tokenise what is the same in every prompt of a metric.

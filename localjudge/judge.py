@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from localjudge.metrics import Metric
 
 Decoding = Literal["direct", "guided"]
-CHUNK = 512  # rows in flight: what a crash can cost, and what a batch can be sorted over
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +97,15 @@ class Judge:
         opened = open_engine(engine, model, **settings)
         return cls(opened, decoding=decoding, prompt_mode=prompt_mode)
 
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """What a verdict depends on beside metric and row, as far as this judge knows."""
+        return {
+            **self.engine.fingerprint,
+            "template": self.encoder.digest,
+            "system_folded": self.encoder.system_folded,
+        }
+
     def run(
         self,
         metric: Metric,
@@ -118,7 +126,7 @@ class Judge:
         """
         task = self.prepare(metric, mapping)
         numbered = (_as_row(row, number) for number, row in enumerate(rows, 1))
-        while chunk := list(islice(numbered, CHUNK)):
+        while chunk := list(islice(numbered, self.engine.chunk_rows)):
             yield from self.judge(task, chunk)
 
     def prepare(self, metric: Metric, mapping: Mapping[str, str] | None = None) -> Task:

@@ -71,12 +71,15 @@ class Engine(Protocol):
         name: Short name of the engine, such as `transformers`.
         tokenizer: The model's tokenizer.
         context_length: The most tokens that prompt and output may have together.
+        chunk_rows: How many rows it likes to get at once: what a crash can cost, and what a batch
+            can be sorted over.
         fingerprint: What a verdict depends on beside the prompt: model, precision, versions.
     """
 
     name: str
     tokenizer: PreTrainedTokenizerFast
     context_length: int
+    chunk_rows: int
     fingerprint: Mapping[str, Any]
 
     def choose(self, prompts: Sequence[TokenIds], tree: AnswerTree) -> list[Choice | Failure]:

@@ -39,6 +39,7 @@ class ScriptedEngine:
     """
 
     name = "scripted"
+    chunk_rows = 1024
 
     def __init__(
         self,

@@ -99,6 +99,7 @@ class TransformersEngine:
         text_config = config.get_text_config(decoder=True)
         self.context_length = int(text_config.max_position_embeddings)
         self.batch_tokens = batch_tokens or (1024 if self.device.type == "cpu" else 16_384)
+        self.chunk_rows = 64 if self.device.type == "cpu" else 1024
         self.fingerprint: Mapping[str, Any] = {
             "engine": self.name,
             "device": self.device.type,

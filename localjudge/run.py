@@ -1,0 +1,193 @@
+"""One run from start to end: a file of rows in, a folder of verdicts out."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from itertools import islice
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from localjudge.encoding import PromptMode
+from localjudge.errors import ConfigError
+from localjudge.judge import Decoding, Judge
+from localjudge.metrics import Metric
+from localjudge.models import find_model
+from localjudge.records import Row, Status
+from localjudge.store import RunStore, Tally
+from localjudge.tables import check_table, open_table
+
+_PACKAGES = ("localjudge-llm", "torch", "transformers", "tokenizers", "outlines", "outlines_core")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is.
+
+    Attributes:
+        done: Verdicts that exist, of this start and of earlier ones.
+        total: Verdicts that there will be: rows times metrics.
+        judged: Verdicts made since this start.
+        failed: How many of those are not `ok`.
+        seconds: Time since judging began.
+    """
+
+    done: int
+    total: int
+    judged: int
+    failed: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A finished run.
+
+    Attributes:
+        folder: The run folder, with `verdicts.jsonl`, `verdicts.parquet` and `run.json`.
+        rows: Number of rows in the data.
+        tallies: What the verdicts are, metric by metric.
+        judged: Verdicts made since this start; the others were there before.
+        seconds: Time that judging them took, without loading the model.
+    """
+
+    folder: Path
+    rows: int
+    tallies: tuple[Tally, ...]
+    judged: int
+    seconds: float
+
+    @property
+    def failed(self) -> int:
+        """Number of verdicts that are not `ok`."""
+        return sum(tally.rows - tally.ok for tally in self.tallies)
+
+
+def run_file(
+    metrics: Sequence[Metric],
+    data: str | PathLike[str],
+    *,
+    model: str | PathLike[str],
+    out: str | PathLike[str],
+    engine: str = "transformers",
+    settings: Mapping[str, Any] | None = None,
+    decoding: Decoding = "direct",
+    prompt_mode: PromptMode = "chat",
+    mapping: Mapping[str, str] | None = None,
+    id_column: str | None = None,
+    limit: int | None = None,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+    open_judge: Callable[..., Judge] = Judge.open,
+) -> RunResult:
+    """Judge every row of a file by every metric; go on where an earlier start was stopped.
+
+    Everything that can be wrong with metrics, data, model folder and run folder is found before
+    the model is loaded.
+
+    Args:
+        metrics: The metrics, of different names.
+        data: JSON Lines, CSV, TSV or Parquet file.
+        model: Name or folder of a model.
+        out: Run folder: new, empty, or that of the same run.
+        engine: Name of the engine.
+        settings: Further options of the engine.
+        decoding: See `Judge`.
+        prompt_mode: See `Judge`.
+        mapping: Input to column, for every metric that has the input.
+        id_column: Column of the rows' ids; by default `id`, else the row's number.
+        limit: Judge only so many rows, from the first.
+        on_progress: Called after every chunk of rows.
+        open_judge: Called as `Judge.open` to load the model.
+
+    Raises:
+        LocaljudgeError: the run was stopped; verdicts made before are kept.
+    """
+    columns = _columns(metrics, mapping or {})
+    table = open_table(data, id_column=id_column, limit=limit)
+    check = check_table(table, {name: None for each in columns.values() for name in each.values()})
+    folder = find_model(model)
+    config = {
+        "metrics": {metric.name: metric.digest for metric in metrics},
+        "data": {"digest": check.digest, "rows": check.rows, "columns": columns},
+        "model": folder.fingerprint,
+        "engine": {"name": engine, **(settings or {})},
+        "decoding": decoding,
+        "prompt_mode": prompt_mode,
+        "info": {
+            "data": str(Path(data).resolve()),
+            "model": str(folder.path),
+            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "python": platform.python_version(),
+            "machine": platform.platform(),
+            "versions": {name: _version(name) for name in _PACKAGES},
+        },
+    }
+    total = check.rows * len(metrics)
+    judged = failed = 0
+    seconds = 0.0
+    with RunStore.open(out, config) as store:
+        if not store.complete(total):
+            with open_judge(
+                folder.path,
+                engine=engine,
+                decoding=decoding,
+                prompt_mode=prompt_mode,
+                **(settings or {}),
+            ) as judge:
+                store.bind("resolved", judge.fingerprint)
+                tasks = [judge.prepare(metric, columns[metric.name]) for metric in metrics]
+                start, kept = time.monotonic(), sum(tally.ok for tally in store.tallies())
+                for chunk in _chunks(table, judge.engine.chunk_rows):
+                    for task in tasks:
+                        waiting = store.pending(task.metric.name, [row.id for _, row in chunk])
+                        todo = [item for item, wait in zip(chunk, waiting, strict=True) if wait]
+                        verdicts = judge.judge(task, [row for _, row in todo])
+                        store.save(
+                            (position, verdict)
+                            for (position, _), verdict in zip(todo, verdicts, strict=True)
+                        )
+                        judged += len(verdicts)
+                        failed += sum(verdict.status is not Status.OK for verdict in verdicts)
+                        seconds = time.monotonic() - start
+                        on_progress(Progress(kept + judged, total, judged, failed, seconds))
+        store.finish()
+        return RunResult(store.folder, check.rows, store.tallies(), judged, seconds)
+
+
+def _columns(metrics: Sequence[Metric], mapping: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
+    """Return each metric's columns; every entry of `mapping` must serve some metric."""
+    names = [metric.name for metric in metrics]
+    if not names:
+        raise ConfigError("no metric is given", field="metrics")
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"the metric {name} is given twice", field="metrics")
+    known = {name for metric in metrics for name in metric.inputs}
+    for name in mapping:
+        if name not in known:
+            raise ConfigError(
+                f"no metric of this run has an input {name!r}",
+                field="map",
+                hint=f"inputs: {', '.join(sorted(known))}",
+            )
+    return {
+        metric.name: metric.columns({k: v for k, v in mapping.items() if k in metric.inputs})
+        for metric in metrics
+    }
+
+
+def _chunks(rows: Iterator[Row], size: int) -> Iterator[list[tuple[int, Row]]]:
+    numbered = enumerate(rows)
+    while chunk := list(islice(numbered, size)):
+        yield chunk
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

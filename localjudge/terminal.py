@@ -1,0 +1,204 @@
+"""What people see in a terminal: progress, tables and the summary of a run."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from localjudge.records import Status, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from localjudge.metrics import Metric
+    from localjudge.models import ModelFolder
+    from localjudge.run import Progress, RunResult
+
+_LOW_MASS = 0.1
+_PLAIN_EVERY = 10.0  # seconds between lines where there is no terminal
+
+
+def console() -> Console:
+    """Return a console for standard output; in a pipe it writes plain text and never wraps."""
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def printable(text: str, width: int | None = None) -> Text:
+    """Return text of a row on one line, without the characters that steer a terminal."""
+    line = " ".join(text.split())
+    shown = "".join(
+        char if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn") else "\ufffd"
+        for char in line
+    )
+    if width is not None and len(shown) > width:
+        shown = shown[: width - 1] + "…"
+    return Text(shown)
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[Progress], None]]:
+    """Show progress on standard error: a bar on a terminal, otherwise a line now and then."""
+    errors = Console(stderr=True, highlight=False)
+    if not errors.is_terminal:
+        yield _plain_progress(errors)
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    with Bar(
+        TextColumn("judging"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        console=errors,
+        transient=True,
+    ) as bar:
+        task = bar.add_task("", total=None, rate="loading the model")
+        yield lambda progress: bar.update(
+            task, total=progress.total, completed=progress.done, rate=_rate(progress)
+        )
+
+
+def _plain_progress(errors: Console) -> Callable[[Progress], None]:
+    shown = [-_PLAIN_EVERY]
+
+    def report(progress: Progress) -> None:
+        finished = progress.done == progress.total
+        if finished or progress.seconds - shown[0] >= _PLAIN_EVERY:
+            shown[0] = progress.seconds
+            errors.print(f"{progress.done}/{progress.total} verdicts, {_rate(progress)}")
+
+    return report
+
+
+def _rate(progress: Progress) -> str:
+    rate = progress.judged / progress.seconds if progress.seconds else 0.0
+    left = (progress.total - progress.done) / rate if rate else 0.0
+    failed = f", {progress.failed} failed" if progress.failed else ""
+    return f"{_per_second(rate)}, {_duration(left)} left{failed}"
+
+
+def _per_second(rate: float) -> str:
+    return f"{rate:,.1f} rows/s" if rate < 100 else f"{rate:,.0f} rows/s"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02} min"
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def print_result(result: RunResult) -> None:
+    """Print what came of a run: per metric the rows, failures, answers and confidence."""
+    out = console()
+    for tally in result.tallies:
+        out.print(Text(f"\n{tally.metric}", style="bold"))
+        out.print(f"  rows        {tally.rows}")
+        for status, number in tally.statuses.items():
+            style = "" if status == Status.OK else "red"
+            out.print(Text(f"  {status:<11} {number}", style=style))
+        for value, number in tally.values.items():
+            out.print("   ", printable(value), f" {number} ({number / tally.ok:.0%})", sep="")
+        if tally.confidence is not None:
+            out.print(f"  confidence  {tally.confidence:.2f} on average")
+        if tally.answer_mass is not None and tally.answer_mass < _LOW_MASS:
+            out.print(
+                f"  [yellow]answer mass {tally.answer_mass:.2g} on average: left to itself, the "
+                "model would mostly have said something that is no answer[/yellow]"
+            )
+    if result.judged:
+        rate = result.judged / result.seconds if result.seconds else 0.0
+        out.print(f"\n{result.judged} verdicts in {_duration(result.seconds)}, {_per_second(rate)}")
+    else:
+        out.print("\nnothing left to judge: the run was finished before")
+    for name in ("verdicts.jsonl", "verdicts.parquet"):
+        out.print(Text(f"  {result.folder / name}"))
+
+
+def print_verdicts(verdicts: Iterable[Verdict], limit: int) -> None:
+    """Print the first `limit` verdicts as a table."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("id", "metric", "verdict", "probabilities", "mass"):
+        table.add_column(column, overflow="fold")
+    rest = iter(verdicts)
+    for verdict in islice(rest, limit):
+        if verdict.status is Status.OK:
+            shown = printable(str(verdict.value))
+            mass = "" if verdict.answer_mass is None else f"{verdict.answer_mass:.2g}"
+            table.add_row(
+                printable(verdict.id, 32),
+                verdict.metric,
+                shown,
+                _distribution(verdict.probabilities),
+                mass,
+            )
+        else:
+            why = printable(f"{verdict.error}", 60)
+            table.add_row(
+                printable(verdict.id, 32),
+                verdict.metric,
+                Text(str(verdict.status), style="red"),
+                why,
+                "",
+            )
+    out = console()
+    out.print(table)
+    if more := sum(1 for _ in rest):
+        out.print(f"... and {more} more")
+
+
+def _distribution(probabilities: Mapping[str, float] | None) -> Text:
+    if probabilities is None:
+        return Text("")
+    ranked = sorted(probabilities.items(), key=lambda item: -item[1])
+    return printable("  ".join(f"{answer} {p:.2f}" for answer, p in ranked[:5]))
+
+
+def print_metrics(metrics: Iterable[Metric]) -> None:
+    """Print a table of metrics."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("metric", "kind", "reads (input=column)", "answers", "better"):
+        table.add_column(column, overflow="fold")
+    for metric in metrics:
+        reads = ", ".join(
+            name if name == column else f"{name}={column}" for name, column in metric.inputs.items()
+        )
+        values = [str(value) for value in metric.answers.values]
+        answers = f"{values[0]} to {values[-1]}" if metric.kind == "score" else ", ".join(values)
+        better = {"maximize": "higher", "minimize": "lower"}.get(metric.direction, "-")
+        table.add_row(metric.name, metric.kind, reads, printable(answers), better)
+    console().print(table)
+
+
+def print_prompt(metric: Metric) -> None:
+    """Print a metric's file, then its two messages with every input shown as its own name."""
+    out = Console(highlight=False, soft_wrap=True)
+    if metric.path is not None:
+        out.print(Text(f"# {metric.path}", style="bold"))
+        out.print(Text(metric.path.read_text(encoding="utf-8-sig").rstrip()))
+    placeholders = {name: f"({name})" for name in metric.inputs}
+    for role, text in (
+        ("system", metric.system_text()),
+        ("user", metric.user_text(placeholders)),
+    ):
+        out.print(Text(f"\n# {role} message", style="bold"))
+        out.print(Text(text))
+
+
+def print_models(models: Sequence[ModelFolder]) -> None:
+    """Print the installed models."""
+    out = console()
+    if not models:
+        out.print("no model is installed; `localjudge models add smollm2-135m` installs one")
+    for model in models:
+        out.print(Text(f"{model.name}  {model.path}"))
