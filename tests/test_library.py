@@ -8,17 +8,43 @@ from localjudge.library import find_metric, shipped
 # What existing dashboards rely on: kind, inputs with columns, answers with scores, direction.
 FIVE = {step: float(step) for step in range(1, 6)}
 SHIPPED = {
+    "llm_answer_groundedness": (
+        "classify",
+        {"answer": "output", "context": "context"},
+        {"grounded": 1.0, "ungrounded": 0.0},
+        "maximize",
+    ),
     "llm_answer_refusal": (
         "classify",
         {"answer": "output"},
         {"refused": 1.0, "not_refused": 0.0},
         "minimize",
     ),
+    "llm_answer_relevancy": (
+        "classify",
+        {"question": "input", "answer": "output"},
+        {"relevant": 1.0, "irrelevant": 0.0},
+        "maximize",
+    ),
+    "llm_context_relevancy": (
+        "classify",
+        {"question": "input", "context": "context"},
+        {"relevant": 1.0, "irrelevant": 0.0},
+        "maximize",
+    ),
+    "llm_question_clarity": ("score", {"question": "input"}, FIVE, "maximize"),
+    "llm_text_frustration": ("score", {"text": "input"}, FIVE, "minimize"),
     "llm_text_sentiment": (
         "classify",
         {"text": "input"},
         {"negative": -1.0, "neutral": 0.0, "positive": 1.0},
         "neutral",
+    ),
+    "llm_text_similarity": (
+        "score",
+        {"output": "output", "reference": "reference"},
+        FIVE,
+        "maximize",
     ),
     "llm_text_toxicity": ("score", {"text": "output"}, FIVE, "minimize"),
     "toxicity": ("classify", {"text": "output"}, {"toxic": 1.0, "non-toxic": 0.0}, "minimize"),
