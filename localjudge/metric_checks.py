@@ -1,0 +1,127 @@
+"""What must hold between the parts of a metric, wherever it comes from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, get_args
+
+from localjudge.answers import Scale
+from localjudge.errors import MetricError
+from localjudge.metric_file import Direction, closest
+from localjudge.templates import Template
+
+if TYPE_CHECKING:
+    from localjudge.metrics import Example, Metric
+
+_METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_INPUT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def check_metric(metric: Metric) -> None:
+    """Check that the parts of `metric` are well formed and fit each other.
+
+    Raises:
+        MetricError: they do not; the field is named as in a metric file.
+    """
+    _check_names(metric)
+    _check_user(metric)
+    if metric.system is not None:
+        _check_system(metric, metric.system)
+    for index, example in enumerate(metric.examples):
+        _check_example(metric, example, f"examples[{index}]")
+
+
+def _check_names(metric: Metric) -> None:
+    if not _METRIC_NAME.fullmatch(metric.name):
+        raise MetricError(
+            f"{metric.name!r} cannot be the name of a metric",
+            field="name",
+            hint="use letters, digits, `_`, `.` and `-`, and begin with a letter, digit or `_`",
+        )
+    if metric.direction not in get_args(Direction):
+        raise MetricError(
+            f"unknown direction {metric.direction!r}",
+            field="direction",
+            hint=closest(metric.direction, get_args(Direction)),
+        )
+    if not metric.inputs:
+        raise MetricError("no input is declared, so there is nothing to judge", field="inputs")
+    for name, column in metric.inputs.items():
+        if not _INPUT_NAME.fullmatch(name):
+            raise MetricError(
+                f"{name!r} cannot be the name of an input",
+                field="inputs",
+                hint="use letters, digits and `_`, and begin with a letter or `_`",
+            )
+        if not column.strip():
+            raise MetricError("the column is blank", field=f"inputs.{name}")
+
+
+def _check_placeholders(used: Iterable[str], known: Iterable[str], field: str) -> None:
+    for name in used:
+        if name not in known:
+            raise MetricError(
+                f"the placeholder {{{name}}} is not declared",
+                field=field,
+                hint=f"{closest(name, known)} (to print it as it is, write {{{{{name}}}}})",
+            )
+
+
+def _check_user(metric: Metric) -> None:
+    used = Template.parse(metric.user).names
+    _check_placeholders(used, metric.inputs, "prompt.user")
+    for name in metric.inputs:
+        if name not in used:
+            raise MetricError(
+                f"the input {name!r} is declared but not used",
+                field="prompt.user",
+                hint=f"put {{{name}}} where its text belongs, or do not declare it",
+            )
+
+
+def _check_system(metric: Metric, system: str) -> None:
+    used = Template.parse(system).names
+    _check_placeholders(used, ("answers", "examples"), "prompt.system")
+    if "answers" not in used:
+        raise MetricError(
+            "{answers} is missing, so the model would not know what it may answer",
+            field="prompt.system",
+            hint="put {answers} on a line of its own",
+        )
+    if metric.examples and "examples" not in used:
+        raise MetricError(
+            "there are examples, but no {examples} where they would be shown",
+            field="prompt.system",
+            hint="put {examples} on a line of its own, or take the examples out",
+        )
+    for part in ("definition", "steps", "notes"):
+        if getattr(metric, part):
+            raise MetricError(
+                "this is not shown, because `system` is the whole system message",
+                field=f"prompt.{part}",
+                hint="move the text into `system`, or take `system` out",
+            )
+
+
+def _check_example(metric: Metric, example: Example, field: str) -> None:
+    for name in example.inputs:
+        if name not in metric.inputs:
+            raise MetricError(
+                f"unknown input {name!r}",
+                field=f"{field}.inputs",
+                hint=closest(name, metric.inputs),
+            )
+    for name in metric.inputs:
+        if not example.inputs.get(name, "").strip():
+            raise MetricError(f"the input {name!r} is missing or blank", field=f"{field}.inputs")
+    answers, output = metric.answers, example.output
+    if any(type(output) is type(value) and output == value for value in answers.values):
+        return
+    if isinstance(answers, Scale):
+        hint = f"write an integer from {answers.low} to {answers.high}, without quotes"
+    else:
+        hint = closest(str(output), answers.values)
+    raise MetricError(
+        f"{output!r} is not one of the metric's answers", field=f"{field}.output", hint=hint
+    )
