@@ -1,4 +1,4 @@
-"""From rows to verdicts, with a scripted engine: nothing lost, nothing mixed up, nothing made up."""
+"""From rows to verdicts, with a scripted engine: nothing lost, mixed up or made up."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_a_guided_answer_is_read_strictly():
         "",
         "The tone is positive.",
         "positive",
-        'Sure: {"output": "positive"}',
+        'OK {"output": "positive"',
         '{"output": "Positive"}',
     ],
 )

@@ -150,9 +150,7 @@ def test_an_answer_is_as_probable_as_all_its_deciding_tokens_together():
     # The model likes "u" (it would say "unclear"), but neither of the two words that begin so.
     first, second = tree.branches
     assert (first.members, second.members) == (((0, 1), (2,)), ((0,), (1,)))
-    choice = tree.choice(
-        [[math.log(0.8), math.log(0.15)], [math.log(0.05), math.log(0.02)]]
-    )
+    choice = tree.choice([[math.log(0.8), math.log(0.15)], [math.log(0.05), math.log(0.02)]])
     assert max(range(3), key=choice.log_probs.__getitem__) == 2
     assert choice.mass == pytest.approx(0.8 * 0.05 + 0.8 * 0.02 + 0.15)
     assert choice.probabilities[2] == pytest.approx(0.15 / choice.mass)
