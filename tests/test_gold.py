@@ -1,6 +1,7 @@
 """The gold rows: legal, balanced, without repeats, and apart from the examples in the prompts."""
 
 import json
+import re
 import tomllib
 from collections import Counter
 from dataclasses import dataclass
@@ -63,6 +64,10 @@ def metric(request: pytest.FixtureRequest) -> str:
     return name
 
 
+def test_every_metric_has_gold_rows() -> None:
+    assert {path.stem for path in GOLD.glob("*.jsonl")} == set(SHAPES)
+
+
 def test_every_row_has_the_columns_of_its_metric_and_no_other(metric: str) -> None:
     shape = SHAPES[metric]
     for row in rows(metric):
@@ -90,6 +95,25 @@ def test_answers_are_balanced_in_number_and_difficulty(metric: str) -> None:
     counts = Counter((row["label"] if shape.labels else "", row["difficulty"]) for row in found)
     cells = [(answer, level) for answer in shape.labels or ("",) for level in ("easy", "hard")]
     assert counts == dict.fromkeys(cells, len(found) / len(cells))
+
+
+def test_the_right_topic_stands_at_each_place_of_the_list_equally_often() -> None:
+    found = rows("topic")
+    for row in found:
+        assert len(set(row["choices"])) == len(row["choices"]) == 5, row["id"]
+        assert "other" in row["choices"], row["id"]
+    places = Counter(row["choices"].index(row["label"]) for row in found)
+    assert places == dict.fromkeys(range(5), len(found) / 5)
+
+
+def test_every_summary_keeps_to_the_limits_and_names_nothing() -> None:
+    for row in rows("llm_summarization"):
+        summary = row["label"]
+        sentences = re.split(r"(?<=[.!?])\s+", summary)
+        assert summary.startswith("The user ") and summary.endswith("."), row["id"]
+        assert len(sentences) <= 2 and len(summary.split()) <= 30, row["id"]
+        # A capital or a digit inside a sentence would be a name, a number or an address.
+        assert not any(re.search(r"[A-Z0-9]", sentence[1:]) for sentence in sentences), row["id"]
 
 
 def test_every_text_is_filled_and_every_reason_is_one_line(metric: str) -> None:
