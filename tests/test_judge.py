@@ -204,7 +204,7 @@ def test_a_guided_answer_is_read_strictly():
         "",
         "The tone is positive.",
         "positive",
-        'OK {"output": "positive"',
+        '{"output": positive}',
         '{"output": "Positive"}',
     ],
 )
