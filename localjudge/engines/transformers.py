@@ -134,7 +134,8 @@ class TransformersEngine:
         ):
             processor.reset()
             ids, mask = self._pad([prompts[index] for index in batch], prefix)
-            with torch.inference_mode():
+            # Eager, because outlines compiles its mask kernel, which would need a C++ compiler.
+            with torch.inference_mode(), torch.compiler.set_stance("force_eager"):
                 output = self._model.generate(
                     input_ids=ids,
                     attention_mask=mask,
