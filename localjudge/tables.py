@@ -202,7 +202,11 @@ def write_parquet(verdicts: Iterable[Verdict], path: str | PathLike[str]) -> Non
 
     schema = _schema()
     remaining = iter(verdicts)
-    with replacing(path) as partial, pq.ParquetWriter(partial, schema) as writer:
+    with (
+        replacing(path) as partial,
+        partial.open("wb") as file,
+        pq.ParquetWriter(file, schema) as writer,
+    ):
         while batch := list(islice(remaining, 10_000)):
             writer.write_batch(_record_batch(batch, schema))
 

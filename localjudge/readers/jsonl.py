@@ -42,12 +42,13 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         object_pairs_hook=_distinct, parse_constant=missing, parse_float=number
     )
     for line, text in read_lines(path):
-        if not text.strip(" \t\r\n"):
+        text = text.rstrip(" \t\r\n")
+        if not text:
             continue
         try:
             fields = decoder.decode(text)
         except json.JSONDecodeError as error:
-            problem = f"not a JSON object: {error.msg} at column {error.colno}"
+            problem = f"not a JSON object: {error.msg} (column {error.colno})"
             raise DataError(problem, path=path, line=line, hint=_HINT) from None
         except (ValueError, RecursionError) as error:
             raise DataError(f"cannot be read: {error}", path=path, line=line) from None
