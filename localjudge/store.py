@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from itertools import groupby
 from operator import itemgetter
@@ -131,7 +131,7 @@ class RunStore:
                 (self._record(position, verdict) for position, verdict in items),
             )
 
-    def verdicts(self) -> Iterator[Verdict]:
+    def verdicts(self) -> Generator[Verdict, None, None]:
         """Yield all verdicts in the order of the data, and of the metrics within a row."""
         query = "SELECT position, metric, verdict FROM verdicts ORDER BY position"
         with self._errors():
@@ -159,8 +159,10 @@ class RunStore:
         jsonl, parquet = self.folder / "verdicts.jsonl", self.folder / "verdicts.parquet"
         if self.finished and jsonl.exists() and parquet.exists():
             return
-        write_jsonl(self.verdicts(), jsonl)
-        write_parquet(self.verdicts(), parquet)
+        for write, path in ((write_jsonl, jsonl), (write_parquet, parquet)):
+            # A read left open by a failed write would keep the database in use.
+            with closing(self.verdicts()) as verdicts:
+                write(verdicts, path)
         with self._errors(), self._db:
             self._db.execute("UPDATE progress SET finished = 1")
 

@@ -39,7 +39,9 @@ def test_a_table_can_be_read_as_often_as_asked(tmp_path):
 
 def test_columns_of_csv_and_parquet_are_those_of_the_header(tmp_path):
     (tmp_path / "rows.csv").write_text("id,q,r\n1,,\n")
-    pq.write_table(pa.table({"id": [1], "q": pa.array([None], pa.string())}), tmp_path / "r.parquet")
+    pq.write_table(
+        pa.table({"id": [1], "q": pa.array([None], pa.string())}), tmp_path / "r.parquet"
+    )
     assert open_table(tmp_path / "rows.csv").columns == ("id", "q", "r")
     assert open_table(tmp_path / "r.parquet").columns == ("id", "q")
 
