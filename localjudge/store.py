@@ -1,0 +1,290 @@
+"""The run on disk: a folder that outlives a kill, a full disk and a second start."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import sqlite3
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from itertools import groupby
+from operator import itemgetter
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from localjudge.errors import RunChanged, RunError, RunLocked
+from localjudge.records import Status, Verdict
+from localjudge.tables import replacing, unwritable, write_jsonl, write_parquet
+
+# The key is a row's place and not its id: rows are then appended, whatever the ids look like.
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS verdicts (
+    position INTEGER NOT NULL,
+    metric TEXT NOT NULL,
+    row_id TEXT NOT NULL,
+    status TEXT NOT NULL,
+    verdict TEXT NOT NULL,
+    PRIMARY KEY (position, metric)
+);
+CREATE TABLE IF NOT EXISTS progress (finished INTEGER NOT NULL);
+INSERT INTO progress SELECT 0 WHERE NOT EXISTS (SELECT * FROM progress);
+"""
+
+
+class RunStore:
+    """The verdicts of one run, in a folder that one process holds at a time.
+
+    `run.json` has the configuration, `verdicts.db` every verdict as soon as it is saved, and
+    `verdicts.jsonl` and `verdicts.parquet` are written when the run is finished. Use it as a
+    context manager, in the thread that opened it. All methods raise RunError if the folder cannot
+    be used, the disk is full or a file is damaged; what was saved before stays.
+    """
+
+    def __init__(
+        self, folder: Path, metrics: tuple[str, ...], db: sqlite3.Connection, held: ExitStack
+    ) -> None:
+        self.folder = folder
+        self.metrics = metrics
+        self._db = db
+        self._held = held
+
+    @classmethod
+    def open(cls, folder: str | PathLike[str], config: Mapping[str, Any]) -> RunStore:
+        """Open the folder of a run, or make it.
+
+        Args:
+            folder: The folder; absent, empty, or that of the same run.
+            config: All that the verdicts depend on, as nested JSON values. `metrics` holds the
+                metrics by name, in the order of the output. What is under `info` is recorded on
+                the first start and never compared.
+
+        Raises:
+            RunChanged: the folder holds a run with another `config`.
+            RunLocked: another process has the folder open.
+            RunError: the folder cannot be used, holds other files, or is damaged.
+        """
+        folder = Path(folder)
+        database = folder / "verdicts.db"
+        with _as_run_errors(folder), ExitStack() as held:
+            folder.mkdir(parents=True, exist_ok=True)
+            _refuse_foreign(folder)
+            held.enter_context(_locked(folder / "lock"))
+            _compare(folder / "run.json", config, started=database.exists())
+            with _as_run_errors(database):
+                db = held.enter_context(closing(sqlite3.connect(database)))
+                _prepare(db)
+            return cls(folder, tuple(config["metrics"]), db, held.pop_all())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the files and let the next process in."""
+        self._held.close()
+
+    def pending(self, metric: str, rows: Iterable[tuple[int, str]]) -> list[bool]:
+        """Say of each row whether it still needs judging: it has no verdict yet, or a failed one.
+
+        Args:
+            metric: Name of the metric.
+            rows: Place in the data, counted from any fixed number, and id of each row.
+
+        Raises:
+            RunChanged: another id was saved for that place, so the data is not what it was.
+        """
+        query = "SELECT row_id, status FROM verdicts WHERE position = ? AND metric = ?"
+        answers = []
+        with self._errors():
+            for position, row_id in rows:
+                saved = self._db.execute(query, (position, metric)).fetchone()
+                if saved and saved[0] != row_id:
+                    raise RunChanged(
+                        f"row {position} of the data was {saved[0]!r} and is now {row_id!r}",
+                        path=self.folder,
+                        hint="choose a new folder, or go back to the old data",
+                    )
+                answers.append(saved is None or saved[1] != Status.OK)
+        return answers
+
+    def save(self, items: Iterable[tuple[int, Verdict]]) -> None:
+        """Save verdicts, all of them or none; each replaces an earlier one of its row and metric.
+
+        Args:
+            items: Place in the data, as in `pending`, and verdict of each row.
+        """
+        with self._errors(), self._db:
+            self._db.execute("UPDATE progress SET finished = 0")
+            self._db.executemany(
+                "INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?, ?)",
+                (self._record(position, verdict) for position, verdict in items),
+            )
+
+    def verdicts(self) -> Generator[Verdict, None, None]:
+        """Yield all verdicts in the order of the data, and of the metrics within a row."""
+        query = "SELECT position, metric, verdict FROM verdicts ORDER BY position"
+        with self._errors():
+            for _, records in groupby(self._db.execute(query), key=itemgetter(0)):
+                for _, _, verdict in sorted(records, key=lambda item: self.metrics.index(item[1])):
+                    yield Verdict.from_json(verdict)
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Return the number of verdicts by metric and status."""
+        counts: dict[str, dict[str, int]] = {metric: {} for metric in self.metrics}
+        query = "SELECT metric, status, count(*) FROM verdicts GROUP BY metric, status"
+        with self._errors():
+            for metric, status, number in self._db.execute(query):
+                counts[metric][status] = number
+        return counts
+
+    @property
+    def finished(self) -> bool:
+        """Whether the output files were written since a verdict was last saved."""
+        with self._errors():
+            return bool(self._db.execute("SELECT finished FROM progress").fetchone()[0])
+
+    def finish(self) -> None:
+        """Write `verdicts.jsonl` and `verdicts.parquet`, unless they are there and up to date."""
+        jsonl, parquet = self.folder / "verdicts.jsonl", self.folder / "verdicts.parquet"
+        if self.finished and jsonl.exists() and parquet.exists():
+            return
+        for write, path in ((write_jsonl, jsonl), (write_parquet, parquet)):
+            # A read left open by a failed write would keep the database in use.
+            with closing(self.verdicts()) as verdicts:
+                write(verdicts, path)
+        with self._errors(), self._db:
+            self._db.execute("UPDATE progress SET finished = 1")
+
+    def _record(self, position: int, verdict: Verdict) -> tuple[int, str, str, str, str]:
+        if verdict.metric not in self.metrics:
+            raise ValueError(f"{verdict.metric!r} is not a metric of this run")
+        return position, verdict.metric, verdict.id, verdict.status, verdict.to_json()
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return _as_run_errors(self.folder / "verdicts.db")
+
+
+def _refuse_foreign(folder: Path) -> None:
+    names = {entry.name for entry in folder.iterdir()}
+    ours = names & {"run.json", "verdicts.db"}
+    # A start that was killed at once leaves no more than these two.
+    if not ours and names - {"lock", "run.json.partial"}:
+        raise RunError(
+            "the folder holds other files and no run", path=folder, hint="choose a new folder"
+        )
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    # The system frees the lock with the process, so a file left behind is no obstacle.
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise RunLocked(
+                f"in use by {file.read().strip() or 'another process'}",
+                path=path.parent,
+                hint="wait for it or end it; if it has ended, a process that it started has not",
+            ) from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        file.flush()
+        yield
+
+
+def _compare(path: Path, config: Mapping[str, Any], *, started: bool) -> None:
+    """Write `config` to `path` on the first start; later, make sure that it is still the same."""
+    if not path.exists():
+        if started:
+            raise RunError(
+                "is missing, so the settings of this run are not known",
+                path=path,
+                hint="put the file back, or choose a new folder",
+            )
+        with replacing(path) as partial:
+            text = json.dumps(config, ensure_ascii=False, allow_nan=False, indent=2)
+            partial.write_text(text + "\n", encoding="utf-8")
+        return
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(stored, dict):
+            raise ValueError("not a JSON object")
+    except ValueError as error:
+        raise RunError(
+            f"damaged: {error}", path=path, hint="restore the file, or choose a new folder"
+        ) from None
+    changes = _changes(stored, json.loads(json.dumps(config)))
+    if changes:
+        raise RunChanged(
+            f"the folder holds a run with other settings (old -> new):{''.join(changes)}",
+            path=path.parent,
+            hint="choose a new folder, or go back to the old settings",
+        )
+
+
+def _changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    before, after = dict(_flat(old)), dict(_flat(new))
+    changes = []
+    for key in before | after:
+        was, is_now = before.get(key, "(absent)"), after.get(key, "(absent)")
+        if was != is_now and key.split(".")[0] != "info":
+            changes.append(f"\n  {key}: {_excerpts(was, is_now)}")
+    return changes
+
+
+def _flat(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the dotted key of each value that is not itself a mapping, and its JSON text."""
+    if isinstance(value, dict) and value:
+        for name, item in value.items():
+            yield from _flat(item, f"{key}.{name}" if key else name)
+    else:
+        yield key, json.dumps(value, ensure_ascii=False)
+
+
+def _excerpts(old: str, new: str) -> str:
+    """Show two texts from shortly before the place where they part."""
+    pairs = enumerate(zip(old, new, strict=False))
+    parted = next((place for place, (a, b) in pairs if a != b), min(len(old), len(new)))
+    start = max(0, parted - 20)
+    end = start + 60
+    shown = ["…" * (start > 0) + text[start:end] + "…" * (len(text) > end) for text in (old, new)]
+    return " -> ".join(shown)
+
+
+def _prepare(db: sqlite3.Connection) -> None:
+    # One process holds the folder, so SQLite needs no shared memory, which network disks lack.
+    db.execute("PRAGMA locking_mode = EXCLUSIVE")
+    # A killed process loses nothing; a power cut may lose the last chunks, never tear one.
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = NORMAL")
+    db.execute("PRAGMA temp_store = MEMORY")  # only the run folder may be writable
+    db.executescript(_SCHEMA)
+
+
+@contextmanager
+def _as_run_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise unwritable(error.filename or path, error) from error
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte; the rest is detail
+        problem, hint = f"cannot be used: {error}", "check the disk, or choose another folder"
+        if code == sqlite3.SQLITE_FULL:
+            problem = f"cannot be written: {error}"
+            hint = "free some space on the disk and run the same command again"
+        elif code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            problem, hint = f"damaged: {error}", "restore the file, or choose a new folder"
+        raise RunError(problem, path=path, hint=hint) from error

@@ -1,0 +1,295 @@
+"""Files in and out: rows from a data file, verdicts to JSON Lines and Parquet."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import os
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from errno import ENOSPC
+from itertools import islice
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from localjudge.errors import ConfigError, DataError, RunError
+from localjudge.readers import read
+from localjudge.records import Row, Verdict
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The rows of a data file. Each iteration reads the file anew, row by row.
+
+    Attributes:
+        path: The file.
+        columns: Names of the columns; of a JSON Lines file, those of its first row.
+        id_column: The column that holds the ids; None where a row's number, from 1, is its id.
+        limit: How many rows are read, from the first; None for all.
+    """
+
+    path: Path
+    columns: tuple[str, ...]
+    id_column: str | None = None
+    limit: int | None = None
+
+    def __iter__(self) -> Iterator[Row]:
+        """Yield the rows.
+
+        Raises:
+            DataError: a row cannot be read, or has no usable id.
+        """
+        for number, (line, fields) in enumerate(islice(read(self.path), self.limit), 1):
+            yield Row(self._id(number, line, fields), fields, line)
+
+    def _id(self, number: int, line: int, fields: dict[str, Any]) -> str:
+        value = fields.get(self.id_column or "id")
+        if self.id_column is None and value is None:
+            return str(number)
+        if self.id_column is None:
+            problem = "the row has an id, but the first row has none"
+        elif value is None:
+            problem = "the row has no id"
+        elif isinstance(value, bool) or not isinstance(value, str | int):
+            problem = f"an id must be text or an integer, not {type(value).__name__}"
+        elif isinstance(value, str) and not value.strip():
+            problem = "the id is blank"
+        else:
+            return str(value)
+        raise DataError(
+            problem,
+            path=self.path,
+            line=line,
+            field=self.id_column or "id",
+            hint="give every row an id, or name another column that holds one",
+        )
+
+
+def open_table(
+    path: str | PathLike[str], *, id_column: str | None = None, limit: int | None = None
+) -> Table:
+    """Open a data file: JSON Lines, CSV, TSV or Parquet, told by the ending of its name.
+
+    Args:
+        path: The file.
+        id_column: The column that holds the ids: text or integers, unique. By default `id` if
+            there is such a column, otherwise the row's number from 1.
+        limit: Read only so many rows, from the first.
+
+    Raises:
+        ConfigError: `limit` is not positive.
+        DataError: the file cannot be read or has no rows, or `id_column` is not in it.
+    """
+    path = Path(path)
+    if limit is not None and limit < 1:
+        raise ConfigError(f"{limit} rows leave nothing to judge", field="limit")
+    _, first = next(read(path), (0, None))
+    if first is None:
+        raise DataError("has no rows", path=path, hint="check that it is the right file")
+    columns = tuple(first)
+    if id_column is None:
+        id_column = "id" if "id" in columns else None
+    elif id_column not in columns:
+        raise _absent([id_column], columns, path)
+    return Table(path, columns, id_column, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class TableCheck:
+    """What one pass over a table found.
+
+    Attributes:
+        rows: Number of rows.
+        digest: SHA-256, in hex, over the ids and fields of all rows in their order.
+    """
+
+    rows: int
+    digest: str
+
+
+def check_table(table: Table, required: Iterable[str] = ()) -> TableCheck:
+    """Read all of `table` once and make sure that it can be judged. Memory: 8 bytes a row.
+
+    Args:
+        table: The table.
+        required: Columns that at least one row must have.
+
+    Raises:
+        DataError: a row cannot be read, two rows have one id, or a required column is in no row.
+    """
+    sha256 = hashlib.sha256()
+    encode = json.JSONEncoder(separators=(",", ":")).encode
+    columns = dict.fromkeys(table.columns)
+    hashes = array("q")
+    for row in table:
+        hashes.append(hash(row.id))
+        sha256.update(encode([row.id, row.fields]).encode())
+        if not row.fields.keys() <= columns.keys():
+            columns.update(dict.fromkeys(row.fields))
+    _check_unique(table, hashes)
+    missing = [name for name in required if name not in columns]
+    if missing:
+        raise _absent(missing, columns, table.path)
+    return TableCheck(len(hashes), sha256.hexdigest())
+
+
+def _check_unique(table: Table, hashes: array[int]) -> None:
+    import numpy as np
+
+    ordered = np.sort(np.frombuffer(hashes, np.int64))
+    repeated = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
+    if not repeated:
+        return
+    # Different ids may share a hash, so the ids themselves are compared in a second pass.
+    lines: dict[str, int] = {}
+    for row in table:
+        if hash(row.id) not in repeated:
+            continue
+        if row.id in lines:
+            raise DataError(
+                f"the id {row.id!r} was already given on line {lines[row.id]}",
+                path=table.path,
+                line=row.line,
+                field=table.id_column,
+                hint="make the ids unique, or name another column that holds unique ones",
+            )
+        lines[row.id] = row.line
+
+
+def _absent(missing: Sequence[str], columns: Iterable[str], path: Path) -> DataError:
+    plain = {name.strip().casefold(): name for name in columns}
+    hints = []
+    for name in missing:
+        for close in difflib.get_close_matches(name.strip().casefold(), plain, n=1):
+            hints.append(f"did you mean {plain[close]!r} for {name!r}?")
+    hints.append(f"the columns present: {', '.join(map(repr, columns))}")
+    return DataError(
+        f"no such column: {', '.join(map(repr, missing))}", path=path, hint=" ".join(hints)
+    )
+
+
+def write_jsonl(verdicts: Iterable[Verdict], path: str | PathLike[str]) -> None:
+    """Write verdicts as JSON Lines, one `Verdict.to_json` a line.
+
+    JSON declares no types: `datasets` guesses them from the first 10 MB. A larger file, in which a
+    column is null for so long and text later, loads there only with `features`; or take Parquet.
+
+    Raises:
+        RunError: the file cannot be written. Nothing is left under its name.
+    """
+    with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
+        for verdict in verdicts:
+            file.write(verdict.to_json() + "\n")
+
+
+def write_parquet(verdicts: Iterable[Verdict], path: str | PathLike[str]) -> None:
+    """Write verdicts as Parquet.
+
+    The columns and their types are the same whatever the metric: those of `Verdict`, with `value`
+    as text, `probabilities` as a list of `answer` and `probability`, and `metadata` as JSON text.
+
+    Raises:
+        RunError: the file cannot be written. Nothing is left under its name.
+    """
+    import pyarrow.parquet as pq
+
+    schema = _schema()
+    remaining = iter(verdicts)
+    with (
+        replacing(path) as partial,
+        partial.open("wb") as file,
+        pq.ParquetWriter(file, schema) as writer,
+    ):
+        while batch := list(islice(remaining, 10_000)):
+            writer.write_batch(_record_batch(batch, schema))
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    answer = pa.struct([("answer", pa.string()), ("probability", pa.float64())])
+    return pa.schema(
+        [
+            ("id", pa.string()),
+            ("metric", pa.string()),
+            ("status", pa.string()),
+            ("value", pa.string()),
+            ("label", pa.string()),
+            ("score", pa.float64()),
+            ("probabilities", pa.list_(answer)),
+            ("confidence", pa.float64()),
+            ("answer_mass", pa.float64()),
+            ("expected_score", pa.float64()),
+            ("explanation", pa.string()),
+            ("direction", pa.string()),
+            ("truncated", pa.bool_()),
+            ("prompt_tokens", pa.int64()),
+            ("output_tokens", pa.int64()),
+            ("error", pa.string()),
+            ("metadata", pa.string()),
+        ]
+    )
+
+
+def _record_batch(verdicts: Sequence[Verdict], schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    rows = []
+    for verdict in verdicts:
+        row = verdict.to_dict()
+        row["value"] = None if verdict.value is None else str(verdict.value)
+        row["metadata"] = json.dumps(row["metadata"], ensure_ascii=False, allow_nan=False)
+        if verdict.probabilities is not None:
+            row["probabilities"] = [
+                {"answer": answer, "probability": probability}
+                for answer, probability in verdict.probabilities.items()
+            ]
+        rows.append(row)
+    return pa.RecordBatch.from_pylist(rows, schema)
+
+
+@contextmanager
+def replacing(path: str | PathLike[str]) -> Iterator[Path]:
+    """Give a name beside `path` to write to; what was written takes the name `path` at the end.
+
+    If the block fails, `path` is as it was before. What has the name `path` is always whole.
+
+    Raises:
+        RunError: the file cannot be written.
+    """
+    path = Path(path)
+    partial = path.with_name(path.name + ".partial")
+    try:
+        yield partial
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise unwritable(path, error) from error
+    finally:
+        with suppress(OSError):
+            partial.unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def unwritable(path: Path, error: OSError) -> RunError:
+    """Return the error that says why `path` cannot be written and what to do."""
+    hint = "choose a folder that this user may write to"
+    if error.errno == ENOSPC:
+        hint = "free some space on the disk and run the same command again"
+    return RunError(f"cannot be written: {error.strerror or error}", path=path, hint=hint)

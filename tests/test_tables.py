@@ -1,0 +1,334 @@
+"""Rows in with their ids, the pass before a run, and verdicts out."""
+
+from __future__ import annotations
+
+import json
+from errno import ENOSPC
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from localjudge.errors import ConfigError, DataError, RunError
+from localjudge.records import VERDICT_FIELDS, Row, Status, Verdict
+from localjudge.tables import (
+    TableCheck,
+    check_table,
+    open_table,
+    replacing,
+    write_jsonl,
+    write_parquet,
+)
+
+
+def jsonl(path: Path, *rows: object) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+# Opening
+
+
+def test_a_table_can_be_read_as_often_as_asked(tmp_path):
+    table = open_table(jsonl(tmp_path / "rows.jsonl", {"id": "a", "q": "x"}, {"id": "b", "r": 1}))
+    rows = [Row("a", {"id": "a", "q": "x"}, 1), Row("b", {"id": "b", "r": 1}, 2)]
+    assert list(table) == list(table) == rows
+    assert table.columns == ("id", "q")
+
+
+def test_columns_of_csv_and_parquet_are_those_of_the_header(tmp_path):
+    (tmp_path / "rows.csv").write_text("id,q,r\n1,,\n")
+    pq.write_table(
+        pa.table({"id": [1], "q": pa.array([None], pa.string())}), tmp_path / "r.parquet"
+    )
+    assert open_table(tmp_path / "rows.csv").columns == ("id", "q", "r")
+    assert open_table(tmp_path / "r.parquet").columns == ("id", "q")
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", "\ufeff"])
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv"])
+def test_a_file_without_rows_is_refused(tmp_path, name, content):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match="has no rows"):
+        open_table(tmp_path / name)
+
+
+def test_a_header_alone_is_no_data(tmp_path):
+    (tmp_path / "rows.csv").write_text("id,q\n")
+    pq.write_table(pa.table({"id": pa.array([], pa.int64())}), tmp_path / "rows.parquet")
+    for name in ("rows.csv", "rows.parquet"):
+        with pytest.raises(DataError, match="has no rows"):
+            open_table(tmp_path / name)
+
+
+def test_a_limit_holds_for_reading_and_for_the_check(tmp_path):
+    path = jsonl(tmp_path / "rows.jsonl", {"id": 1}, {"id": 2}, {"id": 2})
+    table = open_table(path, limit=2)
+    assert [row.id for row in table] == ["1", "2"]
+    assert check_table(table).rows == 2
+    with pytest.raises(ConfigError, match="limit"):
+        open_table(path, limit=0)
+
+
+# Ids
+
+
+def test_ids_become_text_and_the_original_stays(tmp_path):
+    path = jsonl(tmp_path / "rows.jsonl", {"id": 1}, {"id": "3b"}, {"id": " x "}, {"id": "01"})
+    rows = list(open_table(path))
+    assert [row.id for row in rows] == ["1", "3b", " x ", "01"]
+    assert rows[0].fields == {"id": 1}
+
+
+def test_another_column_can_hold_the_ids(tmp_path):
+    path = jsonl(tmp_path / "rows.jsonl", {"id": None, "span": "s1"}, {"span": "s2"})
+    assert [row.id for row in open_table(path, id_column="span")] == ["s1", "s2"]
+
+
+def test_without_ids_a_row_is_known_by_its_number(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('\n{"q": "x"}\n\n{"q": "y", "id": null}\n')
+    assert [(row.id, row.line) for row in open_table(path)] == [("1", 2), ("2", 4)]
+
+
+def test_an_absent_id_column_is_named_with_the_closest_one(tmp_path):
+    path = jsonl(tmp_path / "rows.jsonl", {"Span ID": "1", "q": "x"})
+    with pytest.raises(DataError, match="no such column: 'span_id'") as caught:
+        open_table(path, id_column="span_id")
+    assert "did you mean 'Span ID'" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ({"id": True}, "not bool"),
+        ({"id": 1.0}, "not float"),
+        ({"id": ["1"]}, "not list"),
+        ({"id": {"a": 1}}, "not dict"),
+        ({"id": None}, "the row has no id"),
+        ({"q": "x"}, "the row has no id"),
+        ({"id": ""}, "blank"),
+        ({"id": " \t"}, "blank"),
+    ],
+)
+def test_a_row_without_a_usable_id_is_named(tmp_path, row, problem):
+    path = jsonl(tmp_path / "rows.jsonl", {"id": "a"}, row)
+    with pytest.raises(DataError, match=problem) as caught:
+        list(open_table(path))
+    assert (caught.value.path, caught.value.line, caught.value.field) == (str(path), 2, "id")
+
+
+def test_ids_that_begin_after_the_first_row_are_refused(tmp_path):
+    path = jsonl(tmp_path / "rows.jsonl", {"q": "x"}, {"id": "b", "q": "y"})
+    with pytest.raises(DataError, match="the first row has none") as caught:
+        list(open_table(path))
+    assert caught.value.line == 2
+
+
+# The check
+
+
+def test_the_check_counts_the_rows_and_knows_the_data_again(tmp_path):
+    rows = [{"id": "1", "q": "x"}, {"id": "2", "q": "y"}]
+    check = check_table(open_table(jsonl(tmp_path / "rows.jsonl", *rows)), ["q"])
+    assert check.rows == 2
+    (tmp_path / "rows.csv").write_text("id,q\r\n1,x\r\n2,y\r\n")
+    assert check_table(open_table(tmp_path / "rows.csv")) == check
+    others = [
+        [{"id": "1", "q": "x"}, {"id": "2", "q": "z"}],
+        [{"id": "2", "q": "y"}, {"id": "1", "q": "x"}],
+        [{"id": "1", "q": "x"}, {"id": "2", "q": "y", "r": None}],
+        [{"id": 1, "q": "x"}, {"id": "2", "q": "y"}],
+        rows[:1],
+    ]
+    digests = {
+        check_table(open_table(jsonl(tmp_path / "rows.jsonl", *other))).digest for other in others
+    }
+    assert len(digests - {check.digest}) == len(others)
+
+
+def test_the_digest_depends_on_which_column_holds_the_ids(tmp_path):
+    path = jsonl(tmp_path / "rows.jsonl", {"id": "1", "span": "s1"})
+    first, second = open_table(path), open_table(path, id_column="span")
+    assert check_table(first).digest != check_table(second).digest
+
+
+def test_the_check_finds_a_line_that_cannot_be_read(tmp_path):
+    path = jsonl(tmp_path / "rows.jsonl", {"id": 1}, {"id": 2}, [3])
+    table = open_table(path)
+    with pytest.raises(DataError) as caught:
+        check_table(table)
+    assert caught.value.line == 3
+
+
+def test_a_duplicate_id_is_named_with_both_lines(tmp_path):
+    path = jsonl(
+        tmp_path / "rows.jsonl",
+        *({"id": f"r{number}"} for number in range(50)),
+        {"id": "r7", "a": "another answer"},
+        {"id": 3},
+    )
+    with pytest.raises(DataError, match="the id 'r7' was already given on line 8") as caught:
+        check_table(open_table(path))
+    assert (caught.value.line, caught.value.field) == (51, "id")
+
+
+def test_a_number_and_its_text_are_one_id(tmp_path):
+    path = jsonl(tmp_path / "rows.jsonl", {"id": 1}, {"id": "1"})
+    with pytest.raises(DataError, match="already given on line 1"):
+        check_table(open_table(path))
+
+
+def test_ids_that_only_share_a_hash_are_not_duplicates(tmp_path, monkeypatch):
+    path = jsonl(tmp_path / "rows.jsonl", *({"id": f"r{number}"} for number in range(50)))
+    monkeypatch.setattr("localjudge.tables.hash", lambda id: 7, raising=False)
+    assert check_table(open_table(path)).rows == 50
+
+
+def test_a_required_column_may_appear_in_any_row(tmp_path):
+    path = jsonl(tmp_path / "rows.jsonl", {"id": 1}, {"id": 2, "reference": "x"}, {"id": 3})
+    assert isinstance(check_table(open_table(path), ["reference"]), TableCheck)
+
+
+def test_a_required_column_that_is_in_no_row_is_named_with_near_misses(tmp_path):
+    (tmp_path / "rows.csv").write_text("id,Reference ,answr\n1,x,y\n")
+    with pytest.raises(DataError) as caught:
+        check_table(open_table(tmp_path / "rows.csv"), ["reference", "id", "answer", "colour"])
+    assert caught.value.problem == "no such column: 'reference', 'answer', 'colour'"
+    assert "did you mean 'Reference ' for 'reference'?" in caught.value.hint
+    assert "did you mean 'answr' for 'answer'?" in caught.value.hint
+    assert "the columns present: 'id', 'Reference ', 'answr'" in caught.value.hint
+
+
+# Writing
+
+FAILED = Verdict("f", "tone", Status.INVALID_OUTPUT, error="no JSON", metadata={"raw": "é{"})
+LABEL = Verdict(
+    "a\u2028",
+    "tone",
+    Status.OK,
+    value="très bon",
+    label="très bon",
+    score=1.0,
+    probabilities={"très bon": 0.75, "mauvais": 0.25},
+    confidence=0.75,
+    answer_mass=0.9,
+    expected_score=0.75,
+    explanation="Because.\nSo.",
+    direction="maximize",
+    truncated=True,
+    prompt_tokens=700,
+    output_tokens=3,
+)
+STEP = Verdict("a", "help", Status.OK, value=4, score=4.0, probabilities={"4": 1.0})
+
+
+def test_jsonl_holds_each_verdict_on_one_line(tmp_path):
+    write_jsonl(iter([FAILED, LABEL, STEP]), tmp_path / "out.jsonl")
+    lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").split("\n")
+    assert [Verdict.from_json(line) for line in lines[:-1]] == [FAILED, LABEL, STEP]
+    assert "très bon" in lines[1]
+    assert lines[-1] == ""
+
+
+def test_parquet_holds_the_same_verdicts(tmp_path):
+    write_parquet(iter([FAILED, LABEL, STEP]), tmp_path / "out.parquet")
+    rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    assert [row["value"] for row in rows] == [None, "très bon", "4"]
+    for row, verdict in zip(rows, [FAILED, LABEL, STEP], strict=True):
+        row["metadata"] = json.loads(row["metadata"])
+        row["value"] = verdict.value
+        if row["probabilities"] is not None:
+            row["probabilities"] = {
+                entry["answer"]: entry["probability"] for entry in row["probabilities"]
+            }
+        assert row == verdict.to_dict()
+
+
+def test_the_parquet_schema_is_the_same_for_every_metric(tmp_path):
+    schemas = []
+    for verdicts in ([], [FAILED], [LABEL], [STEP], [FAILED, LABEL, STEP]):
+        write_parquet(verdicts, tmp_path / "out.parquet")
+        schemas.append(pq.read_schema(tmp_path / "out.parquet"))
+    assert all(schema == schemas[0] for schema in schemas)
+    assert tuple(schemas[0].names) == VERDICT_FIELDS
+
+
+@pytest.mark.parametrize("write", [write_jsonl, write_parquet])
+def test_verdicts_are_written_in_batches(tmp_path, write):
+    """All that a writer holds at a time is one batch, so what was taken is soon let go."""
+    import gc
+    import weakref
+
+    class Tracked(Verdict):
+        __slots__ = ("__weakref__",)
+
+    alive: list[weakref.ref[Verdict]] = []
+
+    def verdicts():
+        for number in range(25_000):
+            verdict = Tracked(str(number), "tone", Status.OK, value="x")
+            alive.append(weakref.ref(verdict))
+            yield verdict
+
+        gc.collect()
+        assert sum(ref() is not None for ref in alive) <= 20_001
+
+    write(verdicts(), tmp_path / "out")
+    assert len(alive) == 25_000
+
+
+@pytest.mark.parametrize("write", [write_jsonl, write_parquet])
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, write):
+    def verdicts():
+        yield LABEL
+        raise KeyboardInterrupt
+
+    (tmp_path / "out").write_text("old")
+    with pytest.raises(KeyboardInterrupt):
+        write(verdicts(), tmp_path / "out")
+    assert (tmp_path / "out").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("write", [write_jsonl, write_parquet])
+def test_nothing_has_the_final_name_before_it_is_whole(tmp_path, write):
+    def verdicts():
+        yield LABEL
+        assert not (tmp_path / "out").exists()
+
+    write(verdicts(), tmp_path / "out")
+    assert (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("write", [write_jsonl, write_parquet])
+def test_a_folder_that_is_missing_is_named(tmp_path, write):
+    with pytest.raises(RunError, match="cannot be written: No such file") as caught:
+        write([LABEL], tmp_path / "absent" / "out")
+    assert caught.value.path == str(tmp_path / "absent" / "out")
+
+
+def test_a_full_disk_is_named(tmp_path):
+    with pytest.raises(RunError, match="No space left") as caught, replacing(tmp_path / "out"):
+        raise OSError(ENOSPC, "No space left on device")
+    assert "free some space" in caught.value.hint
+
+
+@pytest.mark.parametrize(("kind", "write"), [("json", write_jsonl), ("parquet", write_parquet)])
+def test_datasets_loads_what_was_written(tmp_path, monkeypatch, kind, write):
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    from datasets import load_dataset
+
+    failures = [
+        Verdict(str(number), "tone", Status.ENGINE_ERROR, error="dead") for number in range(2000)
+    ]
+    write([*failures, LABEL, STEP], tmp_path / "out")
+    rows = load_dataset(
+        kind, data_files=str(tmp_path / "out"), split="train", cache_dir=str(tmp_path / "cache")
+    )
+    assert len(rows) == 2002
+    assert (rows[0]["id"], rows[0]["status"], rows[0]["value"]) == ("0", "engine_error", None)
+    assert (rows[2000]["label"], rows[2000]["score"]) == ("très bon", 1.0)
+    assert str(rows[2001]["value"]) == "4"
