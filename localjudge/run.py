@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from itertools import islice
@@ -130,7 +130,8 @@ def run_file(
     judged = failed = 0
     seconds = 0.0
     with RunStore.open(out, config) as store:
-        if not store.complete(total):
+        kept = sum(tally.ok for tally in store.tallies())
+        if kept < total:
             with open_judge(
                 folder.path,
                 engine=engine,
@@ -138,9 +139,9 @@ def run_file(
                 prompt_mode=prompt_mode,
                 **(settings or {}),
             ) as judge:
-                store.bind("resolved", judge.fingerprint)
+                store.bind(judge.fingerprint)
                 tasks = [judge.prepare(metric, columns[metric.name]) for metric in metrics]
-                start, kept = time.monotonic(), sum(tally.ok for tally in store.tallies())
+                start = time.monotonic()
                 for chunk in _chunks(table, judge.engine.chunk_rows):
                     for task in tasks:
                         waiting = store.pending(task.metric.name, [row.id for _, row in chunk])
@@ -180,7 +181,7 @@ def _columns(metrics: Sequence[Metric], mapping: Mapping[str, str]) -> dict[str,
     }
 
 
-def _chunks(rows: Iterator[Row], size: int) -> Iterator[list[tuple[int, Row]]]:
+def _chunks(rows: Iterable[Row], size: int) -> Iterator[list[tuple[int, Row]]]:
     numbered = enumerate(rows)
     while chunk := list(islice(numbered, size)):
         yield chunk

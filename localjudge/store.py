@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import socket
 import sqlite3
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from os import PathLike
@@ -18,7 +19,8 @@ from typing import Any, Self
 
 from localjudge.errors import RunChanged, RunError, RunLocked
 from localjudge.records import Status, Verdict
-from localjudge.tables import replacing, unwritable, write_jsonl, write_parquet
+from localjudge.settings import keep_resolved, keep_settings
+from localjudge.tables import unwritable, write_jsonl, write_parquet
 
 # The key is a row's place and not its id: rows are then appended, whatever the ids look like.
 _SCHEMA = """
@@ -33,6 +35,52 @@ CREATE TABLE IF NOT EXISTS verdicts (
 CREATE TABLE IF NOT EXISTS progress (finished INTEGER NOT NULL);
 INSERT INTO progress SELECT 0 WHERE NOT EXISTS (SELECT * FROM progress);
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What the verdicts of one metric are.
+
+    Attributes:
+        metric: Name of the metric.
+        statuses: Number of verdicts of each status, the most frequent first.
+        values: Number of verdicts of each answer, the most frequent first.
+        confidence: Mean confidence of those that have one, or None.
+        answer_mass: Mean answer mass of those that have one, or None.
+    """
+
+    metric: str
+    statuses: Mapping[str, int]
+    values: Mapping[str, int]
+    confidence: float | None
+    answer_mass: float | None
+
+    @property
+    def rows(self) -> int:
+        """Number of verdicts, of any status."""
+        return sum(self.statuses.values())
+
+    @property
+    def ok(self) -> int:
+        """Number of verdicts that have a value."""
+        return self.statuses.get(Status.OK, 0)
+
+    @classmethod
+    def of(cls, metric: str, groups: Iterable[Sequence[Any]]) -> Tally:
+        """Add up groups of status, value, number, sum of confidence and sum of answer mass."""
+        statuses: Counter[str] = Counter()
+        values: Counter[str] = Counter()
+        sums = [0.0, 0.0]
+        read = 0
+        for status, value, number, *parts in groups:
+            statuses[status] += number
+            if status == Status.OK:
+                values[str(value)] += number
+            if None not in parts:
+                read += number
+                sums = [total + part for total, part in zip(sums, parts, strict=True)]
+        confidence, mass = (total / read if read else None for total in sums)
+        return cls(metric, statuses, values, confidence, mass)
 
 
 class RunStore:
@@ -73,7 +121,7 @@ class RunStore:
             folder.mkdir(parents=True, exist_ok=True)
             _refuse_foreign(folder)
             held.enter_context(_locked(folder / "lock"))
-            _compare(folder / "run.json", config, started=database.exists())
+            keep_settings(folder / "run.json", config, started=database.exists())
             with _as_run_errors(database):
                 db = held.enter_context(closing(sqlite3.connect(database)))
                 _prepare(db)
@@ -139,14 +187,26 @@ class RunStore:
                 for _, _, verdict in sorted(records, key=lambda item: self.metrics.index(item[1])):
                     yield Verdict.from_json(verdict)
 
-    def counts(self) -> dict[str, dict[str, int]]:
-        """Return the number of verdicts by metric and status."""
-        counts: dict[str, dict[str, int]] = {metric: {} for metric in self.metrics}
-        query = "SELECT metric, status, count(*) FROM verdicts GROUP BY metric, status"
+    def tallies(self) -> tuple[Tally, ...]:
+        """Return what the verdicts are, metric by metric."""
+        query = (
+            "SELECT status, json_extract(verdict, '$.value'), count(*),"
+            " sum(json_extract(verdict, '$.confidence')),"
+            " sum(json_extract(verdict, '$.answer_mass'))"
+            " FROM verdicts WHERE metric = ? GROUP BY 1, 2 ORDER BY 3 DESC"
+        )
         with self._errors():
-            for metric, status, number in self._db.execute(query):
-                counts[metric][status] = number
-        return counts
+            groups = {name: self._db.execute(query, (name,)).fetchall() for name in self.metrics}
+        return tuple(Tally.of(name, groups[name]) for name in self.metrics)
+
+    def bind(self, resolved: Mapping[str, Any]) -> None:
+        """Record what the engine turned out to be; on a later start, make sure it is the same.
+
+        Raises:
+            RunChanged: an earlier start used another engine, precision or template.
+        """
+        with _as_run_errors(self.folder):
+            keep_resolved(self.folder / "run.json", resolved)
 
     @property
     def finished(self) -> bool:
@@ -173,6 +233,28 @@ class RunStore:
 
     def _errors(self) -> AbstractContextManager[None]:
         return _as_run_errors(self.folder / "verdicts.db")
+
+
+def read_verdicts(folder: str | PathLike[str]) -> Iterator[Verdict]:
+    """Yield the verdicts of a finished run.
+
+    Raises:
+        RunError: the folder holds no finished run, or its file is damaged.
+    """
+    path = Path(folder) / "verdicts.jsonl"
+    with _as_run_errors(path):
+        if not path.exists():
+            raise RunError(
+                "there are no finished verdicts here",
+                path=folder,
+                hint="give the folder of a run; one that was stopped goes on by its own command",
+            )
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    yield Verdict.from_json(line)
+                except (ValueError, TypeError, KeyError) as error:
+                    raise RunError(f"damaged: {error}", path=path, line=number) from None
 
 
 def _refuse_foreign(folder: Path) -> None:
@@ -202,65 +284,6 @@ def _locked(path: Path) -> Iterator[None]:
         file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
         file.flush()
         yield
-
-
-def _compare(path: Path, config: Mapping[str, Any], *, started: bool) -> None:
-    """Write `config` to `path` on the first start; later, make sure that it is still the same."""
-    if not path.exists():
-        if started:
-            raise RunError(
-                "is missing, so the settings of this run are not known",
-                path=path,
-                hint="put the file back, or choose a new folder",
-            )
-        with replacing(path) as partial:
-            text = json.dumps(config, ensure_ascii=False, allow_nan=False, indent=2)
-            partial.write_text(text + "\n", encoding="utf-8")
-        return
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(stored, dict):
-            raise ValueError("not a JSON object")
-    except ValueError as error:
-        raise RunError(
-            f"damaged: {error}", path=path, hint="restore the file, or choose a new folder"
-        ) from None
-    changes = _changes(stored, json.loads(json.dumps(config)))
-    if changes:
-        raise RunChanged(
-            f"the folder holds a run with other settings (old -> new):{''.join(changes)}",
-            path=path.parent,
-            hint="choose a new folder, or go back to the old settings",
-        )
-
-
-def _changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    before, after = dict(_flat(old)), dict(_flat(new))
-    changes = []
-    for key in before | after:
-        was, is_now = before.get(key, "(absent)"), after.get(key, "(absent)")
-        if was != is_now and key.split(".")[0] != "info":
-            changes.append(f"\n  {key}: {_excerpts(was, is_now)}")
-    return changes
-
-
-def _flat(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the dotted key of each value that is not itself a mapping, and its JSON text."""
-    if isinstance(value, dict) and value:
-        for name, item in value.items():
-            yield from _flat(item, f"{key}.{name}" if key else name)
-    else:
-        yield key, json.dumps(value, ensure_ascii=False)
-
-
-def _excerpts(old: str, new: str) -> str:
-    """Show two texts from shortly before the place where they part."""
-    pairs = enumerate(zip(old, new, strict=False))
-    parted = next((place for place, (a, b) in pairs if a != b), min(len(old), len(new)))
-    start = max(0, parted - 20)
-    end = start + 60
-    shown = ["…" * (start > 0) + text[start:end] + "…" * (len(text) > end) for text in (old, new)]
-    return " -> ".join(shown)
 
 
 def _prepare(db: sqlite3.Connection) -> None:

@@ -1,0 +1,102 @@
+"""The settings of a run, `run.json`: written on the first start, compared on every later one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from localjudge.errors import RunChanged, RunError
+from localjudge.tables import replacing
+
+_UNCOMPARED = ("info", "resolved")
+
+
+def keep_settings(path: Path, config: Mapping[str, Any], *, started: bool) -> None:
+    """Write `config` to `path` on the first start; later, make sure that it is still the same.
+
+    Raises:
+        RunChanged: it is another; every difference is named.
+        RunError: the file is missing although the run was `started`, or it is damaged.
+    """
+    if path.exists():
+        stored = _read_config(path)
+        _refuse_changes(
+            path,
+            *({k: v for k, v in each.items() if k not in _UNCOMPARED} for each in (stored, config)),
+        )
+    elif started:
+        raise RunError(
+            "is missing, so the settings of this run are not known",
+            path=path,
+            hint="put the file back, or choose a new folder",
+        )
+    else:
+        _write_config(path, config)
+
+
+def keep_resolved(path: Path, resolved: Mapping[str, Any]) -> None:
+    """Do the same with what is only known once the engine is loaded."""
+    stored = _read_config(path)
+    if "resolved" not in stored:
+        _write_config(path, stored | {"resolved": resolved})
+    else:
+        _refuse_changes(path, stored["resolved"], resolved)
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(stored, dict):
+            raise ValueError("not a JSON object")
+    except ValueError as error:
+        raise RunError(
+            f"damaged: {error}", path=path, hint="restore the file, or choose a new folder"
+        ) from None
+    return stored
+
+
+def _write_config(path: Path, config: Mapping[str, Any]) -> None:
+    with replacing(path) as partial:
+        text = json.dumps(config, ensure_ascii=False, allow_nan=False, indent=2)
+        partial.write_text(text + "\n", encoding="utf-8")
+
+
+def _refuse_changes(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    changes = _changes(old, json.loads(json.dumps(new)))
+    if changes:
+        raise RunChanged(
+            f"the folder holds a run with other settings (old -> new):{''.join(changes)}",
+            path=path.parent,
+            hint="choose a new folder, or go back to the old settings",
+        )
+
+
+def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    before, after = dict(_flat(old)), dict(_flat(new))
+    changes = []
+    for key in before | after:
+        was, is_now = before.get(key, "(absent)"), after.get(key, "(absent)")
+        if was != is_now:
+            changes.append(f"\n  {key}: {_excerpts(was, is_now)}")
+    return changes
+
+
+def _flat(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the dotted key of each value that is not itself a mapping, and its JSON text."""
+    if isinstance(value, dict) and value:
+        for name, item in value.items():
+            yield from _flat(item, f"{key}.{name}" if key else name)
+    else:
+        yield key, json.dumps(value, ensure_ascii=False)
+
+
+def _excerpts(old: str, new: str) -> str:
+    """Show two texts from shortly before the place where they part."""
+    pairs = enumerate(zip(old, new, strict=False))
+    parted = next((place for place, (a, b) in pairs if a != b), min(len(old), len(new)))
+    start = max(0, parted - 20)
+    end = start + 60
+    shown = ["…" * (start > 0) + text[start:end] + "…" * (len(text) > end) for text in (old, new)]
+    return " -> ".join(shown)
