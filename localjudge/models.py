@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from localjudge.bundles import (
+from localjudge.errors import ModelError
+from localjudge.model_files import (
     Manifest,
     check_files,
     compare,
@@ -28,7 +29,6 @@ from localjudge.bundles import (
     sha256,
     write_manifest,
 )
-from localjudge.errors import ModelError
 from localjudge.offline import go_offline, home
 
 __all__ = [
