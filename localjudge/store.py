@@ -225,7 +225,7 @@ def _compare(path: Path, config: Mapping[str, Any], *, started: bool) -> None:
         raise RunError(
             f"damaged: {error}", path=path, hint="restore the file, or choose a new folder"
         ) from None
-    changes = _changes(stored, json.loads(json.dumps(config)))
+    changes = _changes(stored, dict(config))
     if changes:
         raise RunChanged(
             f"the folder holds a run with other settings (old -> new):{''.join(changes)}",
