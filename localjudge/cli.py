@@ -31,7 +31,8 @@ app.add_typer(models_app, name="models", invoke_without_command=True)
 
 def main() -> None:
     """Run the command line; the exit code is 0, 1 (stopped), 2 (usage) or 3 (failed rows)."""
-    signal.signal(signal.SIGTERM, _terminated)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stopped)
     try:
         from localjudge.offline import go_offline
 
@@ -40,13 +41,10 @@ def main() -> None:
     except LocaljudgeError as error:
         print(f"localjudge: {error}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
-        print("localjudge: interrupted; the same command goes on from here", file=sys.stderr)
-        sys.exit(128 + signal.SIGINT)
 
 
-def _terminated(number: int, _frame: FrameType | None) -> NoReturn:
-    print("localjudge: terminated; the same command goes on from here", file=sys.stderr)
+def _stopped(number: int, _frame: FrameType | None) -> NoReturn:
+    print("\nlocaljudge: stopped; a run goes on from here by the same command", file=sys.stderr)
     sys.exit(128 + number)
 
 

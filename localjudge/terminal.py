@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from localjudge.run import Progress, RunResult
 
 _LOW_MASS = 0.1
+_PIPE_WIDTH = 1000
 _PLAIN_EVERY = 10.0  # seconds between lines where there is no terminal
 
 
 def console() -> Console:
-    """Return a console for standard output; in a pipe it writes plain text and never wraps."""
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    """Return a console for standard output; in a pipe its lines are as long as they need be."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
 
 def printable(text: str, width: int | None = None) -> Text:
@@ -161,7 +162,7 @@ def _distribution(probabilities: Mapping[str, float] | None) -> Text:
     if probabilities is None:
         return Text("")
     ranked = sorted(probabilities.items(), key=lambda item: -item[1])
-    return printable("  ".join(f"{answer} {p:.2f}" for answer, p in ranked[:5]))
+    return printable(", ".join(f"{answer} {p:.2f}" for answer, p in ranked[:5]))
 
 
 def print_metrics(metrics: Iterable[Metric]) -> None:
