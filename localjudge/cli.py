@@ -129,12 +129,20 @@ def metrics(context: typer.Context) -> None:
 @metrics_app.command("show")
 def show_metric(
     name: Annotated[str, typer.Argument(help="A shipped metric, or a metric file.")],
+    model: Annotated[
+        str | None, typer.Option(help="Print the prompt in this model's chat template.")
+    ] = None,
 ) -> None:
     """Print a metric's file, and the prompt as a model gets it."""
     from localjudge.library import find_metric
     from localjudge.terminal import print_prompt
 
-    print_prompt(find_metric(name))
+    metric, tokenizer = find_metric(name), None
+    if model is not None:
+        from localjudge.models import load_tokenizer
+
+        tokenizer = load_tokenizer(model)
+    print_prompt(metric, tokenizer)
 
 
 @metrics_app.command("check")

@@ -13,10 +13,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from localjudge.errors import TokenizerError
 from localjudge.records import Status, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from transformers import PreTrainedTokenizerFast
 
     from localjudge.metrics import Metric
     from localjudge.models import ModelFolder
@@ -181,19 +184,34 @@ def print_metrics(metrics: Iterable[Metric]) -> None:
     console().print(table)
 
 
-def print_prompt(metric: Metric) -> None:
-    """Print a metric's file, then its two messages with every input shown as its own name."""
-    out = Console(highlight=False, soft_wrap=True)
+def print_prompt(metric: Metric, tokenizer: PreTrainedTokenizerFast | None) -> None:
+    """Print a metric's file, then its prompt with every input shown as its own name.
+
+    With a tokenizer, the prompt is the text of exactly the tokens that its model gets.
+    """
     if metric.path is not None:
-        out.print(Text(f"# {metric.path}", style="bold"))
-        out.print(Text(metric.path.read_text(encoding="utf-8-sig").rstrip()))
-    placeholders = {name: f"({name})" for name in metric.inputs}
-    for role, text in (
-        ("system", metric.system_text()),
-        ("user", metric.user_text(placeholders)),
-    ):
-        out.print(Text(f"\n# {role} message", style="bold"))
-        out.print(Text(text))
+        _print_section(str(metric.path), metric.path.read_text(encoding="utf-8-sig"))
+    values = {name: f"({name})" for name in metric.inputs}
+    if tokenizer is None:
+        _print_section("system message", metric.system_text())
+        _print_section("user message", metric.user_text(values))
+        return
+    from localjudge.encoding import PromptEncoder
+    from localjudge.tree import AnswerTree
+
+    frame = PromptEncoder(tokenizer).frame(metric.system_text(), metric.user_head)
+    tree = AnswerTree.build(frame.content, metric.answers, frame.context)
+    [prompt] = frame.encode([metric.user_text(values)[len(metric.user_head) :]])
+    if isinstance(prompt, TokenizerError):
+        raise prompt
+    ids = tree.extend(prompt)
+    _print_section(f"prompt, {len(ids)} tokens", tokenizer.decode(ids))
+
+
+def _print_section(title: str, text: str) -> None:
+    out = Console(highlight=False, soft_wrap=True)
+    out.print(Text(f"# {title}", style="bold"))
+    out.print(Text(text.rstrip() + "\n"))
 
 
 def print_models(models: Sequence[ModelFolder]) -> None:

@@ -98,7 +98,7 @@ def test_a_mapping_that_is_none_is_refused(run, rows, toy):
     assert "INPUT=COLUMN" in run("run", "toxicity", *options, "--map", "text", code=1).stderr
 
 
-def test_metrics_are_listed_shown_and_checked(run, tmp_path):
+def test_metrics_are_listed_shown_and_checked(run, toy, tmp_path):
     listed = run("metrics").stdout
     for name in ("llm_answer_refusal", "llm_text_sentiment", "llm_text_toxicity", "toxicity"):
         assert name in listed
@@ -106,6 +106,9 @@ def test_metrics_are_listed_shown_and_checked(run, tmp_path):
     assert 'name = "llm_text_sentiment"' in shown
     assert '{"output": "neutral"}' in shown
     assert "> (text)" in shown
+    as_tokens = run("metrics", "show", "llm_text_sentiment", "--model", toy).stdout
+    assert "<|im_start|>user\nMessage:\n> (text)\n" in as_tokens
+    assert as_tokens.rstrip().endswith('<|im_start|>assistant\n{"output": "')
     own = tmp_path / "tone.toml"
     own.write_text(
         'name = "tone"\nkind = "classify"\n[inputs]\ntext = "output"\n'
