@@ -16,7 +16,7 @@ from localjudge.encoding import PromptMode
 from localjudge.errors import ConfigError
 from localjudge.judge import Decoding, Judge
 from localjudge.metrics import Metric
-from localjudge.models import find_model
+from localjudge.models import find_model, fingerprint
 from localjudge.records import Row, Status
 from localjudge.store import RunStore, Tally
 from localjudge.tables import check_table, open_table
@@ -113,7 +113,7 @@ def run_file(
     config = {
         "metrics": {metric.name: metric.digest for metric in metrics},
         "data": {"digest": check.digest, "rows": check.rows, "columns": columns},
-        "model": folder.fingerprint,
+        "model": fingerprint(folder.path),
         "engine": {"name": engine, **(settings or {})},
         "decoding": decoding,
         "prompt_mode": prompt_mode,
@@ -144,7 +144,7 @@ def run_file(
                 start = time.monotonic()
                 for chunk in _chunks(table, judge.engine.chunk_rows):
                     for task in tasks:
-                        waiting = store.pending(task.metric.name, [row.id for _, row in chunk])
+                        waiting = store.pending(task.metric.name, [(i, row.id) for i, row in chunk])
                         todo = [item for item, wait in zip(chunk, waiting, strict=True) if wait]
                         verdicts = judge.judge(task, [row for _, row in todo])
                         store.save(

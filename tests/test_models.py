@@ -14,8 +14,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from localjudge import models
-from localjudge.bundles import write_manifest
 from localjudge.errors import ModelError
+from localjudge.model_files import write_manifest
 from localjudge.models import (
     EMBEDDED,
     EMBEDDED_NOTICE,

@@ -273,7 +273,7 @@ def test_parquet_bytes_are_refused_with_row_and_column(tmp_path):
 
 def test_a_parquet_column_named_twice_is_refused(tmp_path):
     path = in_parquet(tmp_path / "rows.parquet", pa.array([1]), pa.array([2]), names=["a", "a"])
-    with pytest.raises(DataError, match="twice"):
+    with pytest.raises(DataError, match="names this column twice"):
         records(path)
 
 

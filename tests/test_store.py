@@ -255,13 +255,23 @@ def test_a_second_process_is_refused_until_the_first_has_ended(tmp_path):
         assert f"process {process.pid} on {socket.gethostname()}" in caught.value.problem
         process.send_signal(signal.SIGKILL)
         process.wait()
-        with RunStore.open(tmp_path, CONFIG) as store:
-            assert [tally.rows for tally in store.tallies()] == [0, 0]
+        with RunStore.open(tmp_path, CONFIG):
+            holder = f"process {os.getpid()} on {socket.gethostname()}\n"
+            assert (tmp_path / "lock").read_text() == holder
 
 
 def test_the_same_process_cannot_open_a_folder_twice(tmp_path):
-    with RunStore.open(tmp_path, CONFIG), pytest.raises(RunLocked, match=f"{os.getpid()}"):
+    with (
+        RunStore.open(tmp_path, CONFIG),
+        pytest.raises(RunLocked, match=f"process {os.getpid()} on "),
+    ):
         RunStore.open(tmp_path, CONFIG)
+
+
+def test_no_shared_memory_is_needed(tmp_path):
+    with RunStore.open(tmp_path, CONFIG) as store:
+        store.save([judged(0, "tone")])
+        assert not (tmp_path / "verdicts.db-shm").exists()
 
 
 # Finishing
@@ -339,7 +349,7 @@ def test_other_files_beside_a_run_do_no_harm(tmp_path):
 def test_a_damaged_configuration_is_named(tmp_path, content):
     RunStore.open(tmp_path, CONFIG).close()
     (tmp_path / "run.json").write_bytes(content)
-    with pytest.raises(RunError, match="damaged") as caught:
+    with pytest.raises(RunError, match=": damaged: ") as caught:
         RunStore.open(tmp_path, CONFIG)
     assert caught.value.path == str(tmp_path / "run.json")
 
@@ -355,7 +365,7 @@ def test_verdicts_without_their_configuration_are_not_used(tmp_path):
 def test_a_database_that_is_none_is_named(tmp_path):
     RunStore.open(tmp_path, CONFIG).close()
     (tmp_path / "verdicts.db").write_bytes(b"no database" * 1000)
-    with pytest.raises(RunError, match="damaged") as caught:
+    with pytest.raises(RunError, match=": damaged: ") as caught:
         RunStore.open(tmp_path, CONFIG)
     assert caught.value.path == str(tmp_path / "verdicts.db")
 
@@ -367,7 +377,10 @@ def test_a_database_damaged_inside_is_named(tmp_path):
     content = bytearray(database.read_bytes())
     content[8192:] = b"\xa5" * (len(content) - 8192)
     database.write_bytes(content)
-    with pytest.raises(RunError, match="damaged") as caught, RunStore.open(tmp_path, CONFIG) as s:
+    with (
+        pytest.raises(RunError, match=": damaged: ") as caught,
+        RunStore.open(tmp_path, CONFIG) as s,
+    ):
         list(s.verdicts())
     assert caught.value.path == str(database)
 
@@ -403,7 +416,7 @@ def test_a_folder_that_may_not_be_written_is_named(tmp_path):
 def test_a_full_disk_keeps_what_was_saved_and_the_run_goes_on_later(small_disk):
     folder = small_disk / "run"
     with RunStore.open(folder, CONFIG) as store:
-        with pytest.raises(RunError, match="full") as caught:
+        with pytest.raises(RunError, match="cannot be written: database or disk is full") as caught:
             judge_all(store)
         assert "free some space" in caught.value.hint
         saved = sum(tally.rows for tally in store.tallies())
@@ -420,17 +433,18 @@ def test_a_disk_that_fills_while_finishing_leaves_no_half_file(small_disk):
     folder = small_disk / "run"
     with RunStore.open(folder, CONFIG) as store:
         judge_all(store, 400)
+    filler = small_disk / "filler"
     with RunStore.open(folder, CONFIG) as store:
-        filler = small_disk / "filler"
         with pytest.raises(OSError, match="No space left"):
             filler.write_bytes(b"x" * 2**21)
         with pytest.raises(RunError, match="No space left") as caught:
             store.finish()
         assert "free some space" in caught.value.hint
         assert not store.finished
-        assert not [path for path in folder.iterdir() if "verdicts.j" in path.name]
-        filler.unlink()
-        subprocess.run(["mount", "-o", "remount,size=32m", str(small_disk)], check=True)
+    assert not list(folder.glob("verdicts.[jp]*"))
+    filler.unlink()
+    subprocess.run(["mount", "-o", "remount,size=32m", str(small_disk)], check=True)
+    with RunStore.open(folder, CONFIG) as store:
         store.finish()
         assert store.finished
 

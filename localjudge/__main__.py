@@ -1,0 +1,5 @@
+"""`python -m localjudge` is `localjudge`."""
+
+from localjudge.cli import main
+
+main()
