@@ -15,10 +15,20 @@ from localjudge.errors import MetricError
 Kind = Literal["classify", "score", "text"]
 Value = str | int
 
+EXPLANATION_OPENING = '{"explanation": "'
+# A JSON string of one line, up to and with its closing quotation mark.
+EXPLANATION_PATTERN = r'(?:[^"\\\x00-\x1f\x7f]|\\["\\])+"'
 
-def document(value: Value) -> str:
+
+def document(value: Value, explanation: str | None = None) -> str:
     """Return the whole JSON answer for `value`, in the one spelling that localjudge uses."""
-    return json.dumps({"output": value}, ensure_ascii=False)
+    explained = {} if explanation is None else {"explanation": explanation}
+    return json.dumps(explained | {"output": value}, ensure_ascii=False)
+
+
+def pattern_of(texts: Sequence[str]) -> str:
+    """Return a regular expression that matches exactly `texts`."""
+    return "(" + "|".join(re.escape(text) for text in texts) + ")"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +59,14 @@ class _Closed:
         return tuple(document(value) for value in self.values)
 
     @property
-    def pattern(self) -> str:
-        """A regular expression that matches exactly `documents`, for constrained decoding."""
-        return "(" + "|".join(re.escape(text) for text in self.documents) + ")"
+    def endings(self) -> tuple[str, ...]:
+        """What each document ends with behind the text of an explanation."""
+        return tuple(f'", {text[1:]}' for text in self.documents)
 
     @property
-    def answer_format(self) -> str:
-        """The answer format as the prompt states it: every allowed document."""
-        return "\n".join(self.documents)
+    def pattern(self) -> str:
+        """A regular expression that matches exactly `documents`, for constrained decoding."""
+        return pattern_of(self.documents)
 
     def parse(self, text: str) -> Value:
         """Read one answer strictly: a JSON document that equals an allowed one.
@@ -113,13 +123,16 @@ class Labels(_Closed):
     @classmethod
     def of(cls, labels: Mapping[str, str | Label] | Sequence[str]) -> Labels:
         """Build from `{label: meaning}`, `{label: Label}` or a plain list of labels."""
+        return cls(cls.entries(labels))
+
+    @staticmethod
+    def entries(labels: Mapping[str, str | Label] | Sequence[str]) -> tuple[Label, ...]:
+        """Return what `of` would build from, unchecked."""
         if not isinstance(labels, Mapping):
-            return cls(tuple(Label(name) for name in labels))
-        return cls(
-            tuple(
-                entry if isinstance(entry, Label) else Label(name, entry)
-                for name, entry in labels.items()
-            )
+            return tuple(Label(name) for name in labels)
+        return tuple(
+            entry if isinstance(entry, Label) else Label(name, entry)
+            for name, entry in labels.items()
         )
 
     @property
@@ -203,7 +216,138 @@ class Scale(_Closed):
         return tuple(given.get(value, "") for value in self.values)
 
 
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Short text within limits, which the pattern for constrained decoding enforces.
+
+    A sentence ends with `.`, `!` or `?`, and these stand nowhere else. A word is what stands
+    between single spaces. In more than one sentence, each has at most its equal share of the words.
+
+    Attributes:
+        begins: The words with which the text begins.
+        max_sentences: The most sentences.
+        max_words: The most words in all, those of `begins` included.
+
+    Raises:
+        MetricError: the limits leave no room for a text.
+    """
+
+    begins: str = ""
+    max_sentences: int = 1
+    max_words: int = 30
+    kind: ClassVar[Kind] = "text"
+
+    def __post_init__(self) -> None:
+        if self.max_sentences < 1 or self._share <= len(self.begins.split()):
+            raise MetricError(
+                f"{self.max_sentences} sentence(s) and {self.max_words} words leave no room",
+                field="answers.text",
+                hint="allow more words for each sentence than `begins` has",
+            )
+        if not re.fullmatch(r"(?:[^\s\"\\\\.!?]+(?: [^\s\"\\\\.!?]+)*)?", self.begins):
+            raise MetricError(
+                f"{self.begins!r} is not a plain beginning of a sentence",
+                field="answers.text.begins",
+                hint="use words with single spaces, without quotes and stops",
+            )
+
+    @property
+    def _share(self) -> int:
+        return self.max_words // self.max_sentences
+
+    @property
+    def opening(self) -> str:
+        """What every answer begins with."""
+        return document(self.begins)[:-2]
+
+    @property
+    def pattern(self) -> str:
+        """What may follow the opening, up to and with the closing quotation mark."""
+        begun = len(self.begins.split())
+        word = r'[^\x00-\x20"\\.!?\x7f]+'
+        first = "" if begun else word
+        more = f" {word}"
+        rest = self.max_words - max(begun, 1)
+        least = 1 if begun else 0
+        single = f"{first}(?:{more}){{{least},{rest}}}[.!?]"
+        if self.max_sentences == 1:
+            return f'{single}"'
+        start = f"{first}(?:{more}){{{least},{self._share - max(begun, 1)}}}[.!?]"
+        further = f"(?:{more}){{1,{self._share}}}[.!?]"
+        several = f"{start}(?:{further}){{1,{self.max_sentences - 1}}}"
+        return f'(?:{single}|{several})"'
+
+    @property
+    def documents(self) -> tuple[str, ...]:
+        """One document that stands for all, as the prompt shows it."""
+        return (document(f"{self.begins} ...".strip()),)
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """None can be listed."""
+        return ()
+
+    def parse(self, text: str) -> str:
+        """Read one answer strictly.
+
+        Raises:
+            ValueError: it is no JSON document of the one form, or beyond the limits.
+        """
+        if not re.fullmatch(re.escape(self.opening) + self.pattern + r"\}", text):
+            raise ValueError("the text is not within the declared limits")
+        value: str = json.loads(text)["output"]
+        return value
+
+    def score(self, value: Value) -> None:
+        """Return None: text has no score."""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Labels that come with the run, or with each row, and some that are always among them.
+
+    Attributes:
+        column: The column that holds each row's list of labels.
+        always: Labels that stand at the end of every list.
+    """
+
+    column: str
+    always: tuple[Label, ...] = ()
+    kind: ClassVar[Kind] = "classify"
+
+    def close(self, labels: Mapping[str, str | Label] | Sequence[str]) -> Labels:
+        """Return the answer space for one list of labels.
+
+        Raises:
+            MetricError: the labels cannot be told apart; see `Labels`.
+        """
+        entries = Labels.entries(labels)
+        names = {label.name for label in entries}
+        return Labels((*entries, *(label for label in self.always if label.name not in names)))
+
+    @property
+    def documents(self) -> tuple[str, ...]:
+        """One document that stands for all, as the prompt shows it."""
+        return (document("..."),)
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """Those that are in every list."""
+        return tuple(label.name for label in self.always)
+
+    @property
+    def scores(self) -> tuple[float | None, ...]:
+        """Their scores."""
+        return tuple(label.score for label in self.always)
+
+    @property
+    def meanings(self) -> tuple[str, ...]:
+        """What they mean."""
+        return tuple(label.meaning for label in self.always)
+
+
 Closed = Labels | Scale
+AnswerSpace = Labels | Scale | Text | Open
 
 
 def _check_label(label: Label, seen: dict[str, str]) -> None:

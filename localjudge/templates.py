@@ -12,6 +12,7 @@ from typing import Any
 from localjudge.errors import DataError
 
 _LINE_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # where str.splitlines ends a line
+CHOICES = "choices"  # the placeholder for a row's own labels
 _PLACEHOLDER = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_]*)\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -33,8 +34,10 @@ def quote(text: str) -> str:
 def as_text(value: Any) -> str | None:
     """Return a cell as the text that a prompt shows, or None if the cell is missing.
 
-    Text stays as it is; booleans and numbers are written as in JSON; dicts and lists become JSON
-    with real characters and their keys in the given order. None, NaN and blank text are missing.
+    Text stays as it is; booleans and numbers are written as in JSON; a conversation, a list of
+    objects with `role` and `content`, becomes numbered turns; other lists and objects become JSON
+    with real characters and their keys in the given order. None, NaN and blank text are missing,
+    and so are an empty list and an empty object.
 
     Raises:
         DataError: a value of any other type, which has no one reading as text.
@@ -43,6 +46,12 @@ def as_text(value: Any) -> str | None:
         return None if not value or value.isspace() else value
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
+    if isinstance(value, list | dict) and not value:
+        return None
+    if isinstance(value, list) and all(
+        isinstance(turn, dict) and {"role", "content"} <= turn.keys() for turn in value
+    ):
+        return "\n".join(_turn(number, turn) for number, turn in enumerate(value, 1))
     try:
         return json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError) as error:
@@ -50,6 +59,14 @@ def as_text(value: Any) -> str | None:
             f"a value of type {type(value).__name__} cannot be shown in a prompt: {error}",
             hint="give the column as text, numbers, or lists and objects of these",
         ) from None
+
+
+def _turn(number: int, turn: Mapping[str, Any]) -> str:
+    """Return one turn of a conversation: its content is quoted, so it cannot begin another."""
+    rest = {key: item for key, item in turn.items() if key not in ("role", "content") and item}
+    facts = f" {json.dumps(rest, ensure_ascii=False)}" if rest else ""
+    role = " ".join(str(turn["role"]).split())
+    return f"{number}. {role}{facts}:\n{quote(as_text(turn['content']) or '')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +121,14 @@ class Template:
             literals[index] = literal
         return Template(literals[0], tuple(zip(self.names, literals[1:], strict=True)))
 
+    def fixed(self, values: Mapping[str, str]) -> str:
+        """Return the template as text, with some placeholders replaced for good."""
+        pieces = [_escape(self.head)]
+        for name, literal in self.tail:
+            pieces.append(_escape(values[name]) if name in values else f"{{{name}}}")
+            pieces.append(_escape(literal))
+        return "".join(pieces)
+
     def fill(self, values: Mapping[str, str]) -> str:
         """Return the text with every placeholder replaced by its value, as it is."""
         pieces = [self.head]
@@ -111,3 +136,8 @@ class Template:
             pieces.append(values[name])
             pieces.append(literal)
         return "".join(pieces)
+
+
+def _escape(text: str) -> str:
+    """Return `text` so that a template prints it as it is."""
+    return _PLACEHOLDER.sub(lambda match: f"{{{{{match[1] or match[2]}}}}}", text)

@@ -1,0 +1,51 @@
+"""Paths into nested values: `attributes.output.value`, `documents[0].text`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+_STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(-?\d+)\]")
+
+
+@lru_cache(maxsize=1024)
+def steps(path: str) -> tuple[str | int, ...]:
+    """Return the keys and indices of a path; a text that is no path is one key."""
+    found: list[str | int] = []
+    end = 0
+    while end < len(path) and (match := _STEP.match(path, end)):
+        found.append(match[1] if match[1] is not None else int(match[2]))
+        end = match.end()
+    return tuple(found) if end == len(path) and isinstance(found[0], str) else (path,)
+
+
+def lookup(fields: Mapping[str, Any], path: str) -> Any:
+    """Return the value of a column or, if no column is called so, of a path; None if absent.
+
+    A key that itself holds dots (`{"output.value": ...}`) is found as well: at each level the
+    longest key that fits wins.
+    """
+    if path in fields:
+        return fields[path]
+    return _follow(fields, steps(path))
+
+
+def _follow(value: Any, rest: tuple[str | int, ...]) -> Any:
+    if not rest:
+        return value
+    if isinstance(rest[0], int):
+        if not isinstance(value, list) or not -len(value) <= rest[0] < len(value):
+            return None
+        return _follow(value[rest[0]], rest[1:])
+    if not isinstance(value, Mapping):
+        return None
+    names = 0
+    while names < len(rest) and isinstance(rest[names], str):
+        names += 1
+    for count in range(names, 0, -1):
+        key = ".".join(map(str, rest[:count]))
+        if key in value:
+            return _follow(value[key], rest[count:])
+    return None
