@@ -31,7 +31,8 @@ app.add_typer(models_app, name="models", invoke_without_command=True)
 
 def main() -> None:
     """Run the command line; the exit code is 0, 1 (stopped), 2 (usage) or 3 (failed rows)."""
-    signal.signal(signal.SIGTERM, _terminated)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stopped)
     try:
         from localjudge.offline import go_offline
 
@@ -40,13 +41,10 @@ def main() -> None:
     except LocaljudgeError as error:
         print(f"localjudge: {error}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
-        print("localjudge: interrupted; the same command goes on from here", file=sys.stderr)
-        sys.exit(128 + signal.SIGINT)
 
 
-def _terminated(number: int, _frame: FrameType | None) -> NoReturn:
-    print("localjudge: terminated; the same command goes on from here", file=sys.stderr)
+def _stopped(number: int, _frame: FrameType | None) -> NoReturn:
+    print("\nlocaljudge: stopped; a run goes on from here by the same command", file=sys.stderr)
     sys.exit(128 + number)
 
 
@@ -131,12 +129,20 @@ def metrics(context: typer.Context) -> None:
 @metrics_app.command("show")
 def show_metric(
     name: Annotated[str, typer.Argument(help="A shipped metric, or a metric file.")],
+    model: Annotated[
+        str | None, typer.Option(help="Print the prompt in this model's chat template.")
+    ] = None,
 ) -> None:
     """Print a metric's file, and the prompt as a model gets it."""
     from localjudge.library import find_metric
     from localjudge.terminal import print_prompt
 
-    print_prompt(find_metric(name))
+    metric, tokenizer = find_metric(name), None
+    if model is not None:
+        from localjudge.models import load_tokenizer
+
+        tokenizer = load_tokenizer(model)
+    print_prompt(metric, tokenizer)
 
 
 @metrics_app.command("check")

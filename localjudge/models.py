@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from localjudge.errors import ModelError
 from localjudge.model_files import (
@@ -31,6 +32,9 @@ from localjudge.model_files import (
 )
 from localjudge.offline import go_offline, home
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
 __all__ = [
     "EMBEDDED",
     "EMBEDDED_NOTICE",
@@ -40,6 +44,7 @@ __all__ = [
     "find_model",
     "fingerprint",
     "list_models",
+    "load_tokenizer",
     "verify_model",
 ]
 
@@ -100,6 +105,21 @@ def find_model(name_or_dir: str | PathLike[str]) -> ModelFolder:
             f"cannot be read: {error.strerror}", path=error.filename or path
         ) from error
     return _opened(path)
+
+
+def load_tokenizer(name_or_dir: str | PathLike[str]) -> PreTrainedTokenizerFast:
+    """Load a model's tokenizer alone.
+
+    Raises:
+        ModelError: as `find_model`, or the tokenizer's files cannot be read.
+    """
+    from transformers import AutoTokenizer
+
+    path = find_model(name_or_dir).path
+    try:
+        return AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"its tokenizer cannot be loaded: {error}", path=path) from error
 
 
 def list_models() -> list[ModelFolder]:

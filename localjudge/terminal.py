@@ -13,22 +13,26 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from localjudge.errors import TokenizerError
 from localjudge.records import Status, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from transformers import PreTrainedTokenizerFast
 
     from localjudge.metrics import Metric
     from localjudge.models import ModelFolder
     from localjudge.run import Progress, RunResult
 
 _LOW_MASS = 0.1
+_PIPE_WIDTH = 1000
 _PLAIN_EVERY = 10.0  # seconds between lines where there is no terminal
 
 
 def console() -> Console:
-    """Return a console for standard output; in a pipe it writes plain text and never wraps."""
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    """Return a console for standard output; in a pipe its lines are as long as they need be."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
 
 def printable(text: str, width: int | None = None) -> Text:
@@ -161,7 +165,7 @@ def _distribution(probabilities: Mapping[str, float] | None) -> Text:
     if probabilities is None:
         return Text("")
     ranked = sorted(probabilities.items(), key=lambda item: -item[1])
-    return printable("  ".join(f"{answer} {p:.2f}" for answer, p in ranked[:5]))
+    return printable(", ".join(f"{answer} {p:.2f}" for answer, p in ranked[:5]))
 
 
 def print_metrics(metrics: Iterable[Metric]) -> None:
@@ -180,19 +184,34 @@ def print_metrics(metrics: Iterable[Metric]) -> None:
     console().print(table)
 
 
-def print_prompt(metric: Metric) -> None:
-    """Print a metric's file, then its two messages with every input shown as its own name."""
-    out = Console(highlight=False, soft_wrap=True)
+def print_prompt(metric: Metric, tokenizer: PreTrainedTokenizerFast | None) -> None:
+    """Print a metric's file, then its prompt with every input shown as its own name.
+
+    With a tokenizer, the prompt is the text of exactly the tokens that its model gets.
+    """
     if metric.path is not None:
-        out.print(Text(f"# {metric.path}", style="bold"))
-        out.print(Text(metric.path.read_text(encoding="utf-8-sig").rstrip()))
-    placeholders = {name: f"({name})" for name in metric.inputs}
-    for role, text in (
-        ("system", metric.system_text()),
-        ("user", metric.user_text(placeholders)),
-    ):
-        out.print(Text(f"\n# {role} message", style="bold"))
-        out.print(Text(text))
+        _print_section(str(metric.path), metric.path.read_text(encoding="utf-8-sig"))
+    values = {name: f"({name})" for name in metric.inputs}
+    if tokenizer is None:
+        _print_section("system message", metric.system_text())
+        _print_section("user message", metric.user_text(values))
+        return
+    from localjudge.encoding import PromptEncoder
+    from localjudge.tree import AnswerTree
+
+    frame = PromptEncoder(tokenizer).frame(metric.system_text(), metric.user_head)
+    tree = AnswerTree.build(frame.content, metric.answers, frame.context)
+    [prompt] = frame.encode([metric.user_text(values)[len(metric.user_head) :]])
+    if isinstance(prompt, TokenizerError):
+        raise prompt
+    ids = tree.extend(prompt)
+    _print_section(f"prompt, {len(ids)} tokens", tokenizer.decode(ids))
+
+
+def _print_section(title: str, text: str) -> None:
+    out = Console(highlight=False, soft_wrap=True)
+    out.print(Text(f"# {title}", style="bold"))
+    out.print(Text(text.rstrip() + "\n"))
 
 
 def print_models(models: Sequence[ModelFolder]) -> None:

@@ -1,0 +1,151 @@
+"""The commands, run as a person runs them: what they print, and how they exit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from localjudge.cli import app
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run a command in a folder of its own; returns the finished process."""
+
+    def run(*arguments, code=0, **settings):
+        done = subprocess.run(
+            [sys.executable, "-m", "localjudge", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=os.environ | {"LOCALJUDGE_HOME": str(tmp_path / "home")},
+            timeout=300,
+            **settings,
+        )
+        assert done.returncode == code, done.stderr + done.stdout
+        assert "Traceback" not in done.stderr
+        return done
+
+    return run
+
+
+@pytest.fixture
+def rows(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(f'{{"id": {i}, "output": "text {i}"}}\n' for i in range(8)))
+    return file
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_run_and_show(run, rows, toy, tmp_path):
+    done = run("run", "toxicity", "--data", rows, "--model", toy, "--out", "out")
+    assert "8 verdicts" in done.stdout
+    assert "out/verdicts.parquet" in done.stdout
+    verdicts = read(tmp_path / "out/verdicts.jsonl")
+    for verdict in verdicts:
+        assert verdict["value"] in ("toxic", "non-toxic")
+        assert sum(verdict["probabilities"].values()) == pytest.approx(1)
+    shown = run("show", "out", "--limit", "3").stdout
+    assert "toxic" in shown
+    assert "5 more" in shown
+    again = run("run", "toxicity", "--data", rows, "--model", toy, "--out", "out")
+    assert "nothing left to judge" in again.stdout
+
+
+def test_guided_decoding(run, rows, toy, tmp_path):
+    options = ("--data", rows, "--model", toy, "--out", "out", "--decoding", "guided")
+    run("run", "llm_text_toxicity", *options, "--limit", 2)
+    for verdict in read(tmp_path / "out/verdicts.jsonl"):
+        assert verdict["value"] in (1, 2, 3, 4, 5)
+        assert verdict["probabilities"] is None
+
+
+def test_failed_rows_exit_with_3(run, toy, tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"output": "a"}\n{"output": " "}\n')
+    done = run("run", "toxicity", "--data", "rows.jsonl", "--model", toy, "--out", "out", code=3)
+    assert "missing_input" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("run", "toxisity", "--data", "x.jsonl", "--model", "m", "--out", "o"), "toxicity"),
+        (("run", "toxicity", "--data", "x.jsonl", "--model", "m", "--out", "o"), "x.jsonl"),
+        (("metrics", "check", "no.toml"), "no.toml"),
+        (("metrics", "show", "nothing"), "localjudge metrics"),
+        (("show", "nowhere"), "nowhere"),
+        (("models", "add", "gpt-17"), "smollm2-135m"),
+    ],
+)
+def test_an_error_is_one_message_with_a_hint_and_exit_code_1(run, arguments, says):
+    done = run(*arguments, code=1)
+    assert done.stderr.startswith("localjudge: ")
+    assert says in done.stderr
+    assert "hint: " in done.stderr
+
+
+def test_a_mapping_that_is_none_is_refused(run, rows, toy):
+    options = ("--data", rows, "--model", toy, "--out", "out")
+    assert "INPUT=COLUMN" in run("run", "toxicity", *options, "--map", "text", code=1).stderr
+
+
+def test_metrics_are_listed_shown_and_checked(run, toy, tmp_path):
+    listed = run("metrics").stdout
+    for name in ("llm_answer_refusal", "llm_text_sentiment", "llm_text_toxicity", "toxicity"):
+        assert name in listed
+    shown = run("metrics", "show", "llm_text_sentiment").stdout
+    assert 'name = "llm_text_sentiment"' in shown
+    assert '{"output": "neutral"}' in shown
+    assert "> (text)" in shown
+    as_tokens = run("metrics", "show", "llm_text_sentiment", "--model", toy).stdout
+    assert "<|im_start|>user\nMessage:\n> (text)\n" in as_tokens
+    assert as_tokens.rstrip().endswith('<|im_start|>assistant\n{"output": "')
+    own = tmp_path / "tone.toml"
+    own.write_text(
+        'name = "tone"\nkind = "classify"\n[inputs]\ntext = "output"\n'
+        '[answers.labels]\na = "one"\nb = "two"\n[prompt]\ndefinition = "x"\nuser = "{text}"\n'
+    )
+    assert "tone" in run("metrics", "check", own).stdout
+    own.write_text(own.read_text().replace("{text}", "{txt}"))
+    assert "txt" in run("metrics", "check", own, code=1).stderr
+
+
+def test_text_of_a_row_does_not_steer_the_terminal(run, toy, tmp_path):
+    row = {"id": "\x1b[2J\x1b]0;owned\x07[red]x[/red]", "output": "a"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    run("run", "toxicity", "--data", "rows.jsonl", "--model", toy, "--out", "out")
+    shown = run("show", "out").stdout
+    assert "\x1b" not in shown
+    assert "[red]x[/red]" in shown
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_run_at_once_and_the_same_command_goes_on(toy, tmp_path, number):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(f'{{"output": "{"text " * 200}{i}"}}\n' for i in range(3000)))
+    command = [sys.executable, "-m", "localjudge", "run", "toxicity", "--data", str(rows)]
+    command += ["--model", str(toy), "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    wal = tmp_path / "out/verdicts.db-wal"
+    while not wal.exists() or wal.stat().st_size < 100_000:
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 128 + number
+    assert "goes on from here" in errors
+    assert "Traceback" not in errors
+
+
+def test_the_help_of_every_command_says_what_it_does():
+    for command in app.registered_commands:
+        assert command.callback.__doc__

@@ -1,0 +1,266 @@
+"""A run from file to files: checked before the model is loaded, resumable, one verdict a row."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from localjudge.engines.base import Failure
+from localjudge.engines.scripted import ScriptedEngine
+from localjudge.errors import ConfigError, DataError, LocaljudgeError, ModelError, RunChanged
+from localjudge.judge import Judge
+from localjudge.metrics import classifier
+from localjudge.records import Verdict
+from localjudge.run import run_file
+from localjudge.store import read_verdicts
+
+TONE = classifier(
+    "tone", {"good": "pleased", "bad": "not"}, inputs={"text": "output"}, user="Text:\n{text}"
+)
+HELP = classifier(
+    "help", {"yes": "helps", "no": "does not"}, inputs={"answer": "output"}, user="{answer}"
+)
+
+
+def scripted(*args, **kwargs):
+    """Open a judge without a model, whatever model and engine were asked for."""
+    return lambda *_, decoding, prompt_mode, **__: Judge(
+        ScriptedEngine(*args, **kwargs), decoding=decoding, prompt_mode=prompt_mode
+    )
+
+
+def never(*_, **__):
+    pytest.fail("the model was loaded")
+
+
+def data(path: Path, count: int = 50) -> Path:
+    file = path / "rows.jsonl"
+    rows = [{"id": f"r{i}", "output": f"text {i}"} for i in range(count)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def start(tmp_path: Path, file: Path, *metrics, **settings):
+    settings = {"open_judge": scripted()} | settings
+    return run_file(
+        metrics or (TONE, HELP),
+        file,
+        model=settings.pop("model"),
+        out=tmp_path / "run",
+        **settings,
+    )
+
+
+def lines(tmp_path: Path) -> list[str]:
+    return (tmp_path / "run" / "verdicts.jsonl").read_text(encoding="utf-8").splitlines()
+
+
+def test_every_row_and_metric_has_one_verdict_in_the_order_of_the_data(tmp_path, toy):
+    seen = []
+    result = start(tmp_path, data(tmp_path), model=toy, on_progress=seen.append)
+    verdicts = [Verdict.from_json(line) for line in lines(tmp_path)]
+    assert [(v.id, v.metric) for v in verdicts] == [
+        (f"r{i}", metric) for i in range(50) for metric in ("tone", "help")
+    ]
+    assert (result.rows, result.judged, result.failed) == (50, 100, 0)
+    assert (seen[-1].done, seen[-1].total) == (100, 100)
+    assert list(read_verdicts(result.folder)) == verdicts
+
+
+def test_a_finished_run_does_not_load_the_model_again(tmp_path, toy):
+    file = data(tmp_path)
+    start(tmp_path, file, model=toy)
+    before = lines(tmp_path)
+    result = start(tmp_path, file, model=toy, open_judge=never)
+    assert (result.judged, result.rows) == (0, 50)
+    assert lines(tmp_path) == before
+
+
+def test_failed_rows_are_judged_again(tmp_path, toy):
+    file = data(tmp_path, 10)
+
+    def choose(prompt, size):
+        return Failure("no memory") if "> text 3" in prompt else [0.6, 0.4]
+
+    result = start(tmp_path, file, model=toy, open_judge=scripted(choose))
+    assert result.failed == 2
+    assert [json.loads(line)["status"] for line in lines(tmp_path)].count("engine_error") == 2
+    asked = []
+    result = start(
+        tmp_path, file, model=toy, open_judge=scripted(lambda p, n: asked.append(p) or [0.6, 0.4])
+    )
+    assert (result.failed, result.judged, len(asked)) == (0, 2, 2)
+    assert len(lines(tmp_path)) == 20
+
+
+def test_missing_inputs_and_long_inputs_are_counted_and_the_rest_is_judged(tmp_path, toy):
+    file = tmp_path / "rows.csv"
+    file.write_text("id,output\n1,fine\n2,\n3," + "x" * 9000 + "\n4,None\n")
+    result = start(tmp_path, file, TONE, model=toy, open_judge=scripted(context_length=4000))
+    [tally] = result.tallies
+    assert dict(tally.statuses) == {"ok": 2, "missing_input": 1, "input_too_long": 1}
+    assert result.failed == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "settings", "error", "says"),
+    [
+        ('{"id": 1, "output": "a"}\n{"id": "1", "output": "b"}\n', {}, DataError, "line 1"),
+        ('{"id": 1, "Output ": "a"}\n', {}, DataError, "did you mean 'Output '"),
+        ('{"id": 1, "output": "a"}\n{"id": 2, "outp', {}, DataError, ":2"),
+        ('{"id": 1, "output": "a"}\n', {"mapping": {"txt": "output"}}, ConfigError, "txt"),
+        ('{"id": 1, "output": "a"}\n', {"mapping": {"text": "nowhere"}}, DataError, "nowhere"),
+        ('{"id": 1, "output": "a"}\n', {"id_column": "key"}, DataError, "key"),
+        ('{"id": 1, "output": "a"}\n', {"model": "no-such/model"}, ModelError, "no-such/model"),
+        ("", {}, DataError, "no rows"),
+    ],
+)
+def test_what_is_wrong_is_found_before_the_model_is_loaded(
+    tmp_path, toy, content, settings, error, says
+):
+    file = tmp_path / "rows.jsonl"
+    file.write_text(content)
+    with pytest.raises(error) as caught:
+        start(tmp_path, file, TONE, **{"model": toy, "open_judge": never} | settings)
+    assert says in str(caught.value)
+
+
+def test_one_metric_twice_is_refused(tmp_path, toy):
+    with pytest.raises(ConfigError, match="given twice"):
+        start(tmp_path, data(tmp_path), TONE, TONE, model=toy, open_judge=never)
+
+
+def test_a_mapping_serves_the_metrics_that_have_the_input(tmp_path, toy):
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"reply": "a", "output": "b"}\n')
+    asked = []
+    start(
+        tmp_path,
+        file,
+        model=toy,
+        mapping={"text": "reply"},
+        open_judge=scripted(lambda prompt, size: asked.append(prompt) or [0.5, 0.5]),
+    )
+    assert "> a" in asked[0]
+    assert "> b" in asked[1]
+
+
+def changed_metric(file, toy):
+    other = classifier("tone", {"good": "glad", "bad": "not"}, inputs=["output"], user="{output}")
+    return file, [other, HELP], {"model": toy}
+
+
+def changed_data(file, toy):
+    file.write_text(file.read_text().replace("text 7", "text seven"))
+    return file, [TONE, HELP], {"model": toy}
+
+
+def changed_decoding(file, toy):
+    return file, [TONE, HELP], {"model": toy, "decoding": "guided"}
+
+
+def changed_limit(file, toy):
+    return file, [TONE, HELP], {"model": toy, "limit": 5}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (changed_metric, "metrics.tone"),
+        (changed_data, "data.digest"),
+        (changed_decoding, "decoding"),
+        (changed_limit, "data.rows"),
+    ],
+)
+def test_a_run_with_other_settings_is_refused_by_name(tmp_path, toy, change, says):
+    file = data(tmp_path)
+    start(tmp_path, file, model=toy)
+    before = lines(tmp_path)
+    file, metrics, settings = change(file, toy)
+    with pytest.raises(RunChanged, match=says):
+        start(tmp_path, file, *metrics, open_judge=never, **settings)
+    assert lines(tmp_path) == before
+
+
+def test_another_model_is_refused(tmp_path, toy, chatml):
+    from tests.conftest import toy_model
+
+    file = data(tmp_path)
+    start(tmp_path, file, model=toy)
+    other = toy_model(tmp_path / "other", chatml, seed=1)
+    with pytest.raises(RunChanged, match="model"):
+        start(tmp_path, file, model=other, open_judge=never)
+
+
+def test_another_precision_is_refused_once_it_is_known(tmp_path, toy):
+    file = data(tmp_path, 5)
+
+    def resolved(dtype):
+        def open_judge(*_, **__):
+            engine = ScriptedEngine()
+            engine.fingerprint = {"engine": "scripted", "dtype": dtype}
+            return Judge(engine)
+
+        return open_judge
+
+    start(tmp_path, file, model=toy, open_judge=resolved("float32"))
+    (tmp_path / "run" / "verdicts.db").unlink()  # so that there is something left to judge
+    for leftover in (tmp_path / "run").glob("verdicts.*"):
+        leftover.unlink()
+    with pytest.raises(RunChanged, match="dtype"):
+        start(tmp_path, file, model=toy, open_judge=resolved("bfloat16"))
+
+
+SLOW = """
+import sys, time
+from tests.test_run import HELP, TONE, scripted
+from localjudge.run import run_file
+def choose(prompt, size):
+    time.sleep(0.004)
+    return [0.5 + len(prompt) % 7 / 20, 0.2]
+file, model, out = sys.argv[1:]
+run_file([TONE, HELP], file, model=model, out=out, open_judge=scripted(choose))
+"""
+
+
+def test_a_killed_run_ends_like_one_that_was_not(tmp_path, toy, monkeypatch):
+    monkeypatch.setattr(ScriptedEngine, "chunk_rows", 20)
+    code = SLOW.replace(
+        "def choose",
+        "scripted(None)\nfrom localjudge.engines.scripted import "
+        "ScriptedEngine\nScriptedEngine.chunk_rows = 20\ndef choose",
+        1,
+    )
+    file = data(tmp_path, 300)
+    command = [sys.executable, "-c", code, str(file), str(toy)]
+    subprocess.run([*command, str(tmp_path / "whole")], check=True)
+    for _ in range(3):
+        process = subprocess.Popen([*command, str(tmp_path / "run")])
+        wal = tmp_path / "run" / "verdicts.db-wal"
+        size = wal.stat().st_size if wal.exists() else 0
+        while process.poll() is None and (not wal.exists() or wal.stat().st_size <= size):
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        assert not (tmp_path / "run" / "verdicts.jsonl").exists()
+    subprocess.run([*command, str(tmp_path / "run")], check=True)
+    whole = (tmp_path / "whole" / "verdicts.jsonl").read_bytes()
+    assert (tmp_path / "run" / "verdicts.jsonl").read_bytes() == whole
+    assert whole.count(b"\n") == 600
+
+
+def test_every_error_of_a_run_is_one_of_ours(tmp_path, toy):
+    file = data(tmp_path)
+    with pytest.raises(LocaljudgeError):
+        start(tmp_path, file / "nothing", model=toy)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.tex").write_text("years of work")
+    with pytest.raises(LocaljudgeError, match="other files"):
+        start(tmp_path, file, model=toy, open_judge=never)
