@@ -33,18 +33,21 @@ class SupervisedEngine:
     Args:
         open_engine: Opens the engine, the first time and each further time.
 
+    Attributes:
+        engine: The engine that is at work now.
+
     Raises:
         EngineError: from every method but `close`: the engine is given up, or cannot be opened.
     """
 
     def __init__(self, open_engine: Callable[[], Engine]) -> None:
         self._open = open_engine
-        self._engine = open_engine()
-        self.name = self._engine.name
-        self.tokenizer = self._engine.tokenizer
-        self.context_length = self._engine.context_length
-        self.chunk_rows = self._engine.chunk_rows
-        self.fingerprint = self._engine.fingerprint
+        self.engine = open_engine()
+        self.name = self.engine.name
+        self.tokenizer = self.engine.tokenizer
+        self.context_length = self.engine.context_length
+        self.chunk_rows = self.engine.chunk_rows
+        self.fingerprint = self.engine.fingerprint
         self._deaths = 0
 
     def choose(self, prompts: Sequence[TokenIds], tree: AnswerTree) -> list[Choice | Failure]:
@@ -59,7 +62,7 @@ class SupervisedEngine:
 
     def close(self) -> None:
         """Free the model."""
-        self._engine.close()
+        self.engine.close()
 
     def _ask(
         self,
@@ -72,7 +75,7 @@ class SupervisedEngine:
         while waiting:
             batch = waiting.popleft()
             try:
-                results += ask(self._engine, batch)
+                results += ask(self.engine, batch)
                 in_a_row = 0
                 continue
             except EngineError as error:
@@ -94,6 +97,6 @@ class SupervisedEngine:
             times = f"{in_a_row} times in a row" if in_a_row >= _IN_A_ROW else f"{_IN_ALL} times"
             raise EngineError(f"the engine died {times}, the last time of: {problem}")
         logger.warning("the engine died and is opened again: %s", problem)
-        self._engine.close()
-        self._engine = self._open()
-        self.context_length = self._engine.context_length
+        self.engine.close()
+        self.engine = self._open()
+        self.context_length = self.engine.context_length

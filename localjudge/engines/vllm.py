@@ -24,6 +24,7 @@ from localjudge.engines.vllm_loading import (
     shut_llm,
 )
 from localjudge.errors import ConfigError, EngineError, TokenizerError
+from localjudge.models import load_tokenizer
 from localjudge.offline import go_offline
 from localjudge.tokens import ContentTokenizer
 
@@ -52,8 +53,12 @@ class VllmEngine:
         engine_args: Further options of vLLM, as text; see `parse_engine_args`.
         own_process: Whether the model runs in a process of its own; by default as said above.
 
+    Attributes:
+        llm: vLLM's own object, or None once the engine is closed.
+
     Raises:
         ConfigError: an option is unknown, out of its range or not allowed.
+        ModelError: the model's folder is damaged or not allowed.
         EngineError: the model cannot be loaded.
     """
 
@@ -73,30 +78,23 @@ class VllmEngine:
         path = Path(folder).resolve()
         go_offline()
         on_cpu = import_vllm()
-        from transformers import AutoTokenizer
-
         self._in_process = on_cpu if own_process is None else not own_process
         _check_device(device, "cpu" if on_cpu else "cuda")
         given = parse_engine_args(engine_args or {})
-        try:
-            self.tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(
-                str(path), local_files_only=True, trust_remote_code=False
-            )
-        except (OSError, ValueError, KeyError) as error:
-            raise EngineError(f"the tokenizer cannot be loaded: {error}", path=path) from error
+        self.tokenizer = load_tokenizer(path)
         self._content = ContentTokenizer(self.tokenizer)
-        self._llm: LLM | None = load_llm(
+        self.llm: LLM | None = load_llm(
             path, dtype=dtype, given=given, on_cpu=on_cpu, in_process=self._in_process
         )
-        known = range(self._llm.model_config.get_vocab_size())
+        known = range(self.llm.model_config.get_vocab_size())
         self._stop_ids = frozenset(filter(known.__contains__, stop_ids(path, self.tokenizer)))
         self._unspoken = [i for i in _unspoken_ids(self.tokenizer, self._content) if i in known]
-        self.context_length = int(self._llm.model_config.max_model_len)
+        self.context_length = int(self.llm.model_config.max_model_len)
         self.chunk_rows = 128 if on_cpu else 2048
         self.fingerprint: Mapping[str, Any] = {
             "engine": self.name,
             "device": "cpu" if on_cpu else "cuda",
-            **resolved_settings(self._llm),
+            **resolved_settings(self.llm),
         }
 
     def choose(self, prompts: Sequence[TokenIds], tree: AnswerTree) -> list[Choice | Failure]:
@@ -134,9 +132,9 @@ class VllmEngine:
 
     def close(self) -> None:
         """Free the model; vLLM's own process ends."""
-        if self._llm is not None:
-            shut_llm(self._llm, self._in_process)
-            self._llm = None
+        if self.llm is not None:
+            shut_llm(self.llm, self._in_process)
+            self.llm = None
             gc.collect()
 
     def _generate(
@@ -145,16 +143,16 @@ class VllmEngine:
         """Run each prompt with its parameters; one that vLLM refuses costs only itself."""
         from vllm.exceptions import VLLMClientError
 
-        if self._llm is None:
+        if self.llm is None:
             raise EngineError("the engine is closed")
         refused: dict[int, Failure] = {}
         try:
             for index, (prompt, each) in enumerate(zip(prompts, params, strict=True)):
                 try:
-                    self._llm.enqueue([{"prompt_token_ids": prompt}], [each], use_tqdm=False)
+                    self.llm.enqueue([{"prompt_token_ids": prompt}], [each], use_tqdm=False)
                 except (VLLMClientError, ValueError) as error:
                     refused[index] = Failure(f"vLLM refuses the prompt: {error}")
-            finished = self._llm.wait_for_completion(use_tqdm=False)
+            finished = self.llm.wait_for_completion(use_tqdm=False)
         except Exception as error:  # whatever it is, vLLM's state is unknown behind it
             raise EngineError(f"vLLM failed: {first_line(error)}") from error
         accepted = [index for index in range(len(prompts)) if index not in refused]
