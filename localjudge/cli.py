@@ -63,8 +63,13 @@ def run(
     id_column: Annotated[str | None, typer.Option(help="Column of the rows' ids.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Judge only the first N rows.")] = None,
     engine: Annotated[
-        Literal["transformers"], typer.Option(help="What runs the model.")
-    ] = "transformers",
+        Literal["auto", "transformers", "vllm"],
+        typer.Option(help="What runs the model; auto takes what suits this machine."),
+    ] = "auto",
+    engine_args: Annotated[
+        list[str] | None,
+        typer.Option("--engine-arg", help="KEY=VALUE, a further option of the engine."),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     decoding: Annotated[
@@ -91,13 +96,18 @@ def run(
             model=model,
             out=out,
             engine=engine,
-            settings={"device": device, "dtype": dtype},
+            settings={
+                "device": device,
+                "dtype": dtype,
+                "engine_args": _pairs(engine_args or [], "--engine-arg", "KEY=VALUE"),
+            },
             decoding=decoding,
             prompt_mode=prompt_mode,
             mapping=_pairs(mapping or [], "--map", "INPUT=COLUMN"),
             id_column=id_column,
             limit=limit,
             on_progress=on_progress,
+            on_note=lambda note: print(note, file=sys.stderr),
         )
     print_result(result)
     if result.failed:

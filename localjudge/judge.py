@@ -9,6 +9,7 @@ from math import isfinite
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
+from localjudge.canary import check_engine
 from localjudge.encoding import PromptEncoder, PromptFrame, PromptMode
 from localjudge.engines import open_engine
 from localjudge.engines.base import Choice, Draft, Engine, Failure
@@ -83,14 +84,15 @@ class Judge:
         cls,
         model: str | PathLike[str],
         *,
-        engine: str = "transformers",
+        engine: str = "auto",
         decoding: Decoding = "direct",
         prompt_mode: PromptMode = "chat",
         **settings: Any,
     ) -> Judge:
-        """Load a model by its name or folder; `settings` go to the engine.
+        """Load a model by its name or folder; `engine` and `settings` are those of `open_engine`.
 
         Raises:
+            ConfigError: there is no such engine, or an option of it is wrong.
             ModelError: there is no such model here, or its folder is damaged or not allowed.
             EngineError: the engine cannot load it.
         """
@@ -105,6 +107,14 @@ class Judge:
             "template": self.encoder.digest,
             "system_folded": self.encoder.system_folded,
         }
+
+    def check_engine(self) -> None:
+        """Try the engine on a question whose free answer would not be an allowed one.
+
+        Raises:
+            EngineError: what came back is no allowed answer, or no probability.
+        """
+        check_engine(self.engine, self.encoder, guided=self.decoding == "guided")
 
     def run(
         self,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.encoding import PromptMode
+from localjudge.engines import pick_engine
 from localjudge.errors import ConfigError
 from localjudge.judge import Decoding, Judge
 from localjudge.metrics import Metric
@@ -73,7 +74,7 @@ def run_file(
     *,
     model: str | PathLike[str],
     out: str | PathLike[str],
-    engine: str = "transformers",
+    engine: str = "auto",
     settings: Mapping[str, Any] | None = None,
     decoding: Decoding = "direct",
     prompt_mode: PromptMode = "chat",
@@ -81,6 +82,7 @@ def run_file(
     id_column: str | None = None,
     limit: int | None = None,
     on_progress: Callable[[Progress], None] = lambda _: None,
+    on_note: Callable[[str], None] = lambda _: None,
     open_judge: Callable[..., Judge] = Judge.open,
 ) -> RunResult:
     """Judge every row of a file by every metric; go on where an earlier start was stopped.
@@ -93,7 +95,7 @@ def run_file(
         data: JSON Lines, CSV, TSV or Parquet file.
         model: Name or folder of a model.
         out: Run folder: new, empty, or that of the same run.
-        engine: Name of the engine.
+        engine: Name of the engine; `auto` is the one that suits this machine.
         settings: Further options of the engine.
         decoding: See `Judge`.
         prompt_mode: See `Judge`.
@@ -101,6 +103,7 @@ def run_file(
         id_column: Column of the rows' ids; by default `id`, else the row's number.
         limit: Judge only so many rows, from the first.
         on_progress: Called after every chunk of rows.
+        on_note: Called with one line on what was decided: the engine, the longest prompt.
         open_judge: Called as `Judge.open` to load the model.
 
     Raises:
@@ -110,6 +113,9 @@ def run_file(
     table = open_table(data, id_column=id_column, limit=limit)
     check = check_table(table, {name: None for each in columns.values() for name in each.values()})
     folder = find_model(model)
+    if engine == "auto":
+        engine, why = pick_engine()
+        on_note(f"engine {engine}: {why}")
     config = {
         "metrics": {metric.name: metric.digest for metric in metrics},
         "data": {"digest": check.digest, "rows": check.rows, "columns": columns},
@@ -139,6 +145,8 @@ def run_file(
                 prompt_mode=prompt_mode,
                 **(settings or {}),
             ) as judge:
+                on_note(f"up to {judge.engine.context_length} tokens for a prompt and its answer")
+                judge.check_engine()
                 store.bind(judge.fingerprint)
                 tasks = [judge.prepare(metric, columns[metric.name]) for metric in metrics]
                 start = time.monotonic()

@@ -19,6 +19,8 @@ def run(tmp_path):
     """Run a command in a folder of its own; returns the finished process."""
 
     def run(*arguments, code=0, **settings):
+        if arguments[0] == "run" and "--engine" not in arguments:
+            arguments += ("--engine", "transformers")  # the one that is always there
         done = subprocess.run(
             [sys.executable, "-m", "localjudge", *map(str, arguments)],
             capture_output=True,
@@ -133,7 +135,7 @@ def test_a_signal_ends_the_run_at_once_and_the_same_command_goes_on(toy, tmp_pat
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(f'{{"output": "{"text " * 200}{i}"}}\n' for i in range(3000)))
     command = [sys.executable, "-m", "localjudge", "run", "toxicity", "--data", str(rows)]
-    command += ["--model", str(toy), "--out", str(tmp_path / "out")]
+    command += ["--model", str(toy), "--out", str(tmp_path / "out"), "--engine", "transformers"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     wal = tmp_path / "out/verdicts.db-wal"
     while not wal.exists() or wal.stat().st_size < 100_000:

@@ -8,6 +8,7 @@ last position's logits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -28,6 +29,7 @@ from transformers.cache_utils import DynamicLayer
 from transformers.utils import logging
 
 from localjudge.engines.base import Choice, Draft, Failure, TokenIds
+from localjudge.engines.drafts import finished_draft
 from localjudge.errors import ConfigError, EngineError
 from localjudge.tokens import ContentTokenizer
 
@@ -40,6 +42,15 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 _KEPT_PREFIXES = 8  # one for each metric of a usual run
 _WORTH_SHARING = 16  # tokens
 _HEAD_ROWS = 16_384
+
+
+@contextmanager
+def _as_engine_errors() -> Iterator[None]:
+    """Say in our terms what torch raises where memory ends or a device fails."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise EngineError(f"the model cannot run: {error}") from error
 
 
 class TransformersEngine:
@@ -109,6 +120,7 @@ class TransformersEngine:
         self._prefixes: list[Prefix] = []
         self._processors: dict[str, OutlinesCoreLogitsProcessor] = {}
 
+    @_as_engine_errors()
     def choose(self, prompts: Sequence[TokenIds], tree: AnswerTree) -> list[Choice | Failure]:
         """Read the model's next-token probabilities at every branch of the tree."""
         sequences = [[*prompt, *branch.path] for prompt in prompts for branch in tree.branches]
@@ -120,6 +132,7 @@ class TransformersEngine:
         step = len(tree.branches)
         return [tree.choice(read[i : i + step]) for i in range(0, len(read), step)]
 
+    @_as_engine_errors()
     def write(
         self, prompts: Sequence[TokenIds], pattern: str, max_tokens: int
     ) -> list[Draft | Failure]:
@@ -147,7 +160,7 @@ class TransformersEngine:
                     logits_processor=[processor],
                 )
             for index, row in zip(batch, output[:, ids.shape[1] :].tolist(), strict=True):
-                drafts[index] = self._draft(row)
+                drafts[index] = finished_draft(self._content, row, {self._content.stop_id})
         return [drafts[index] for index in range(len(prompts))]
 
     def close(self) -> None:
@@ -236,13 +249,6 @@ class TransformersEngine:
             index = Index(pattern, self._content.vocabulary)
             self._processors[pattern] = OutlinesCoreLogitsProcessor(index, "torch")
         return self._processors[pattern]
-
-    def _draft(self, ids: list[int]) -> Draft:
-        stop = self._content.stop_id
-        finished = stop in ids
-        written = ids[: ids.index(stop)] if finished else ids
-        text = b"".join(map(self._content.token_bytes, written)).decode(errors="ignore")
-        return Draft(text, tuple(written), "stop" if finished else "length")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,172 @@
+"""Loading a model into vLLM: the settings that our promises need, and what can go wrong."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from localjudge.engines.checkpoint import read_config, stored_dtype
+from localjudge.errors import EngineError
+
+if TYPE_CHECKING:
+    from vllm import LLM
+
+_GIB = 1 << 30
+
+
+def import_vllm() -> bool:
+    """Import vLLM, quietly, and return whether it is the build for CPUs."""
+    # vLLM's chatter is for those who serve with it; its errors are for everybody.
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"])
+    # Forking is not safe in a process that has threads, such as those of tokenizers.
+    os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            import vllm.platforms
+    except (ImportError, RuntimeError, OSError) as error:
+        raise EngineError(
+            f"vLLM cannot be imported: {first_line(error)}",
+            hint="install it as the README says, or use the engine transformers",
+        ) from error
+    return bool(vllm.platforms.current_platform.is_cpu())
+
+
+def load_llm(
+    path: Path, *, dtype: str, given: Mapping[str, Any], on_cpu: bool, in_process: bool
+) -> LLM:
+    """Load the model with its last layer in float32, or as it is where vLLM cannot do that.
+
+    Args:
+        path: A checked model folder.
+        dtype: `auto` or the name of a type.
+        given: Further arguments of vLLM's `EngineArgs`, before which ours give way.
+        on_cpu: What `import_vllm` returned.
+        in_process: Whether the model runs in this process, instead of one of vLLM's own.
+
+    Raises:
+        EngineError: the model cannot be loaded, or cannot run.
+    """
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0" if in_process else "1"
+    config = read_config(path / "config.json")
+    settings = {
+        "model": str(path),
+        "dtype": _cpu_dtype(config) if on_cpu and dtype == "auto" else dtype,
+        "max_model_len": -1,  # the model's own length, or less if memory holds less
+        "seed": 0,
+        "load_format": "safetensors",
+        # What the model's authors set for chatting (temperature, penalties) is not for judging.
+        "generation_config": "vllm",
+        "structured_outputs_config": {"backend": "outlines"},
+        "enable_prefix_caching": True,
+        "disable_log_stats": True,
+        "use_tqdm_on_load": False,
+        **(_cpu_settings(path) if on_cpu else {}),
+        **given,
+    }
+    overrides = dict(settings.pop("hf_overrides", {}))
+    try:
+        head = {"head_dtype": "float32"} | overrides
+        return _load(settings | {"hf_overrides": head}, in_process)
+    except EngineError:
+        # A quantised last layer runs in no other type than its own.
+        quantised = "quantization_config" in config or "quantization" in given
+        if not quantised or "head_dtype" in overrides:
+            raise
+    return _load(settings | {"hf_overrides": overrides}, in_process)
+
+
+def shut_llm(llm: LLM, in_process: bool) -> None:
+    """End vLLM's process, or free what it holds in this one once `llm` is forgotten."""
+    llm.llm_engine.engine_core.shutdown()
+    if in_process:
+        from vllm.distributed import cleanup_dist_env_and_memory
+
+        cleanup_dist_env_and_memory()
+
+
+def resolved_settings(llm: LLM) -> dict[str, Any]:
+    """Return the settings that vLLM worked out and that a result may depend on."""
+    from vllm import __version__
+
+    config = llm.llm_engine.vllm_config
+    model, scheduler, parallel = llm.model_config, config.scheduler_config, config.parallel_config
+    backend = config.attention_config.backend
+    return {
+        "vllm": str(__version__),
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "head_dtype": str(model.head_dtype).removeprefix("torch."),
+        "quantization": model.quantization,
+        "prefix_caching": config.cache_config.enable_prefix_caching,
+        "chunked_prefill": scheduler.enable_chunked_prefill,
+        "max_num_seqs": scheduler.max_num_seqs,
+        "max_num_batched_tokens": scheduler.max_num_batched_tokens,
+        "tensor_parallel_size": parallel.tensor_parallel_size,
+        "attention_backend": "auto" if backend is None else backend.name,
+    }
+
+
+def first_line(error: Exception) -> str:
+    """Return the kind of an error and the first line of what it says."""
+    return f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
+
+
+def _load(settings: Mapping[str, Any], in_process: bool) -> LLM:
+    from vllm import LLM, SamplingParams
+
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            llm = LLM(**settings)
+    except Exception as error:  # vLLM has no error of its own for a start that fails
+        raise _load_error(error, settings) from error
+    try:
+        # Not all that can go wrong goes wrong before the first request.
+        first = SamplingParams(max_tokens=1, temperature=0, detokenize=False)
+        llm.generate([{"prompt_token_ids": [0]}], first, use_tqdm=False)
+    except Exception as error:
+        shut_llm(llm, in_process)
+        raise _load_error(error, settings) from error
+    return llm
+
+
+def _cpu_settings(path: Path) -> dict[str, Any]:
+    """Return what suits vLLM's CPU build: nothing to compile, and memory that is there."""
+    from vllm.utils.cpu_resource_utils import get_memory_node_info, get_visible_memory_node
+
+    weights = sum(file.stat().st_size for file in path.glob("*.safetensors"))
+    free = min(get_memory_node_info(node).available_memory for node in get_visible_memory_node())
+    return {
+        "enforce_eager": True,  # compiling needs a C++ compiler, and minutes
+        "block_size": 32,  # the smallest that its kernels take: the cache keeps whole blocks only
+        "kv_cache_memory_bytes": min(max(weights, _GIB), max(free - weights, 0) // 2),
+    }
+
+
+def _cpu_dtype(config: Mapping[str, Any]) -> str:
+    import torch
+
+    # Half precision pays only where the CPU has instructions for it.
+    halves = torch.cpu._is_avx512_bf16_supported()
+    return stored_dtype(config) or "float32" if halves else "float32"
+
+
+def _load_error(error: Exception, settings: Mapping[str, Any]) -> EngineError:
+    text, hint = str(error), None
+    fits = re.search(r"estimated maximum model length is (\d+)", text)
+    if "KV cache" in text or "cache blocks" in text:
+        on_cpu = "kv_cache_memory_bytes" in settings
+        more = "kv_cache_memory_bytes" if on_cpu else "gpu_memory_utilization"
+        shorter = f"--engine-arg max_model_len={fits[1] if fits else -1}"
+        hint = f"{shorter} takes shorter prompts; --engine-arg {more}=... gives more memory"
+    elif "root cause above" in text:
+        hint = "what vLLM's own process printed above says why"
+    return EngineError(
+        f"vLLM cannot load the model: {first_line(error)}", path=settings["model"], hint=hint
+    )
