@@ -298,7 +298,15 @@ class Text:
         value: str = json.loads(text)["output"]
         return value
 
+    @property
+    def scores(self) -> tuple[float | None, ...]:
+        """Text has none."""
+        return ()
+
     def score(self, value: Value) -> None:
+        """Return None: text has no score."""
+
+    def expected_score(self, probabilities: Sequence[float]) -> None:
         """Return None: text has no score."""
 
 

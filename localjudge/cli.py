@@ -75,6 +75,15 @@ def run(
     decoding: Annotated[
         Decoding, typer.Option(help="direct reads probabilities; guided writes the answer.")
     ] = "direct",
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Write an explanation before each verdict.")
+    ] = False,
+    explain_tokens: Annotated[
+        int, typer.Option(min=1, help="The most tokens of an explanation.")
+    ] = 120,
+    permute_labels: Annotated[
+        int, typer.Option(min=1, help="Ask with the labels in N orders, and average.")
+    ] = 1,
     prompt_mode: Annotated[
         PromptMode, typer.Option(help="raw is for base models without a chat template.")
     ] = "chat",
@@ -101,8 +110,13 @@ def run(
                 "dtype": dtype,
                 "engine_args": _pairs(engine_args or [], "--engine-arg", "KEY=VALUE"),
             },
-            decoding=decoding,
             prompt_mode=prompt_mode,
+            options={
+                "decoding": decoding,
+                "explain": explain,
+                "explain_tokens": explain_tokens,
+                "permute_labels": permute_labels,
+            },
             mapping=_pairs(mapping or [], "--map", "INPUT=COLUMN"),
             id_column=id_column,
             limit=limit,

@@ -10,10 +10,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Strict,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from localjudge.answers import Closed, Label, Labels, Scale
+from localjudge.answers import AnswerSpace, Kind, Label, Labels, Open, Scale, Text
 from localjudge.errors import MetricError
 
 Direction = Literal["maximize", "minimize", "neutral"]
@@ -67,6 +74,10 @@ def _as_label_table(entry: Any) -> Any:
     return entry
 
 
+def _as_input_table(entry: Any) -> Any:
+    return {"column": entry} if isinstance(entry, str) else entry
+
+
 def _is_table(labels: Any) -> Any:
     if not isinstance(labels, dict):
         raise PydanticCustomError(
@@ -84,8 +95,31 @@ class LabelTable(_Table):
     score: float | None = None
 
 
+class TextTable(_Table):
+    """The limits of a text answer."""
+
+    begins: str = ""
+    max_sentences: int
+    max_words: int
+
+
+class InputTable(_Table):
+    """One input; a bare string stands for its column."""
+
+    column: str
+    optional: bool = False
+
+
+class PairTable(_Table):
+    """What a comparison of two inputs compares."""
+
+    inputs: Annotated[tuple[str, str], Strict(False)]
+    labels: Annotated[tuple[str, str], Strict(False)]
+    tie: str
+
+
 class AnswersTable(_Table):
-    """The answer space: `labels` or `scale`."""
+    """The answer space: `labels`, `scale` or `text`; with `choices`, each row brings its labels."""
 
     labels: (
         Annotated[
@@ -95,6 +129,8 @@ class AnswersTable(_Table):
         | None
     ) = None
     scale: dict[str, str] | None = None
+    text: TextTable | None = None
+    choices: str | None = None
 
 
 class PromptTable(_Table):
@@ -119,31 +155,47 @@ class MetricFile(_Table):
     """A whole metric file."""
 
     name: str
-    kind: Literal["classify", "score"]
+    kind: Kind
     description: str = ""
     direction: Direction = "neutral"
-    inputs: dict[str, str]
+    inputs: dict[str, Annotated[InputTable, BeforeValidator(_as_input_table)]]
     answers: AnswersTable
     prompt: PromptTable
     examples: list[ExampleTable] = []
+    pair: PairTable | None = None
 
-    def answer_space(self) -> Closed:
+    def answer_space(self) -> AnswerSpace:
         """Return what the metric may answer.
 
         Raises:
             MetricError: `answers` does not fit `kind`, or is no valid answer space.
         """
-        wanted, other = ("labels", "scale") if self.kind == "classify" else ("scale", "labels")
-        if self.answers.model_fields_set != {wanted}:
-            found = other if other in self.answers.model_fields_set else "nothing"
+        answers = self.answers
+        wanted = {"classify": "labels", "score": "scale", "text": "text"}[self.kind]
+        given = answers.model_fields_set - ({"choices"} if self.kind == "classify" else set())
+        if given != {wanted} and not (answers.choices and not given):
+            found = ", ".join(sorted(given - {wanted})) or "nothing"
             raise MetricError(
                 f"a metric of kind {self.kind!r} declares answers.{wanted} alone, not {found}",
                 field="answers",
             )
-        if self.answers.labels is not None:
-            entries = self.answers.labels.items()
-            return Labels(tuple(Label(name, e.meaning, e.score) for name, e in entries))
-        return Scale.of({_step(key): text for key, text in (self.answers.scale or {}).items()})
+        entries = (answers.labels or {}).items()
+        labels = tuple(Label(name, entry.meaning, entry.score) for name, entry in entries)
+        if answers.choices is not None:
+            return Open(answers.choices, labels)
+        if answers.text is not None:
+            return Text(answers.text.begins, answers.text.max_sentences, answers.text.max_words)
+        if answers.scale is not None:
+            return Scale.of({_step(key): text for key, text in answers.scale.items()})
+        return Labels(labels)
+
+    def columns(self) -> dict[str, str]:
+        """Return input name to default column."""
+        return {name: entry.column for name, entry in self.inputs.items()}
+
+    def optional(self) -> tuple[str, ...]:
+        """Return the names of the inputs that a row may lack."""
+        return tuple(name for name, entry in self.inputs.items() if entry.optional)
 
 
 def _step(key: str) -> int:

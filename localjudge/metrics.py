@@ -13,13 +13,14 @@ from typing import Any
 
 from localjudge.answers import AnswerSpace, Kind, Label, Labels, Open, Scale, Text, Value
 from localjudge.errors import ConfigError, DataError, MetricError
+from localjudge.messages import Messages
 from localjudge.metric_checks import check_metric
 from localjudge.metric_file import Direction, closest, read_metric_file
-from localjudge.messages import Messages
 from localjudge.paths import lookup
 from localjudge.templates import CHOICES, Template, as_text, quote
 
 __all__ = ["Example", "Metric", "Pair", "as_text", "classifier", "load_metric", "quote", "scorer"]
+
 
 @dataclass(frozen=True)
 class Example:
@@ -190,7 +191,9 @@ def load_metric(path: str | PathLike[str]) -> Metric:
             examples=tuple(Example(e.inputs, e.reasoning, e.output) for e in file.examples),
             path=path,
             optional=file.optional(),
-            pair=file.pair and Pair(file.pair.inputs, file.pair.labels, file.pair.tie),
+            pair=None
+            if file.pair is None
+            else Pair(file.pair.inputs, file.pair.labels, file.pair.tie),
         )
     except MetricError as error:
         raise MetricError(error.problem, path=path, field=error.field, hint=error.hint) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from itertools import islice
 from os import PathLike
@@ -15,7 +15,7 @@ from typing import Any
 from localjudge.encoding import PromptMode
 from localjudge.engines import pick_engine
 from localjudge.errors import ConfigError
-from localjudge.judge import Decoding, Judge
+from localjudge.judge import Judge, Options
 from localjudge.metrics import Metric
 from localjudge.models import find_model, fingerprint
 from localjudge.records import Row, Status
@@ -76,8 +76,8 @@ def run_file(
     out: str | PathLike[str],
     engine: str = "auto",
     settings: Mapping[str, Any] | None = None,
-    decoding: Decoding = "direct",
     prompt_mode: PromptMode = "chat",
+    options: Mapping[str, Any] | None = None,
     mapping: Mapping[str, str] | None = None,
     id_column: str | None = None,
     limit: int | None = None,
@@ -97,8 +97,8 @@ def run_file(
         out: Run folder: new, empty, or that of the same run.
         engine: Name of the engine; `auto` is the one that suits this machine.
         settings: Further options of the engine.
-        decoding: See `Judge`.
         prompt_mode: See `Judge`.
+        options: Decoding, explanations and the like: arguments of `judge.Options`.
         mapping: Input to column, for every metric that has the input.
         id_column: Column of the rows' ids; by default `id`, else the row's number.
         limit: Judge only so many rows, from the first.
@@ -109,6 +109,7 @@ def run_file(
     Raises:
         LocaljudgeError: the run was stopped; verdicts made before are kept.
     """
+    asking = Options(**(options or {}))
     columns = _columns(metrics, mapping or {})
     table = open_table(data, id_column=id_column, limit=limit)
     check = check_table(table, {name: None for each in columns.values() for name in each.values()})
@@ -121,8 +122,8 @@ def run_file(
         "data": {"digest": check.digest, "rows": check.rows, "columns": columns},
         "model": fingerprint(folder.path),
         "engine": {"name": engine, **(settings or {})},
-        "decoding": decoding,
         "prompt_mode": prompt_mode,
+        "options": asdict(asking),
         "info": {
             "data": str(Path(data).resolve()),
             "model": str(folder.path),
@@ -141,9 +142,9 @@ def run_file(
             with open_judge(
                 folder.path,
                 engine=engine,
-                decoding=decoding,
+                settings=settings,
                 prompt_mode=prompt_mode,
-                **(settings or {}),
+                **asdict(asking),
             ) as judge:
                 on_note(f"up to {judge.engine.context_length} tokens for a prompt and its answer")
                 judge.check_engine()

@@ -9,27 +9,19 @@ from itertools import permutations
 from random import Random
 from typing import NamedTuple
 
-from localjudge.answers import EXPLANATION_OPENING, Labels, Open, Text
+from localjudge.answers import EXPLANATION_OPENING, Closed, Labels, Open, Text, Value, pattern_of
 from localjudge.encoding import PromptEncoder, PromptFrame
 from localjudge.errors import ConfigError, MetricError
 from localjudge.messages import Messages
 from localjudge.metrics import Metric
+from localjudge.outcomes import Refusal
 from localjudge.paths import lookup
 from localjudge.records import Row, Status
 from localjudge.templates import CHOICES
 from localjudge.tree import AnswerTree
 
 _KEPT_LISTS = 4096  # trees of rows' own label lists
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why there is no answer."""
-
-    status: Status
-    error: str
-    prompt_tokens: int = 0
-    raw: str | None = None
+_TOKENS_A_WORD = 4
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -37,25 +29,48 @@ class Variant:
     """One way of asking a metric.
 
     Attributes:
-        messages: The metric as messages; its answers may stand in another order.
-        columns: Input to column or path; those of a pair may be swapped.
+        messages: The metric as messages; its labels may stand in another order.
+        answers: Its answers, in that order.
         frame: What stands around a row in the prompt.
         tree: The answers as tokens; None for text.
-        opening: Ids of the fixed beginning of a written answer or explanation; empty if none.
-        order: For each answer of the metric, its place among this variant's answers.
+        opening: Ids of the fixed beginning of what is written: a text or an explanation.
+        values: The answers in their declared order.
+        order: For each of `values`, its place among this variant's answers.
+        swapped: Whether the two inputs of a pair stand in the other order.
     """
 
     messages: Messages
-    columns: Mapping[str, str]
+    answers: Closed | Text
     frame: PromptFrame
     tree: AnswerTree | None
     opening: tuple[int, ...]
+    values: tuple[Value, ...]
     order: tuple[int, ...]
+    swapped: bool = False
 
     @property
-    def metric(self) -> Metric:
-        """The metric, as this variant asks it."""
-        return self.messages.metric
+    def pattern(self) -> str:
+        """The regular expression for an answer that is written, where the prompt leaves off."""
+        if self.messages.explain and not isinstance(self.answers, Text):
+            return pattern_of(self.answers.endings)
+        return self.answers.pattern
+
+    @property
+    def answer_tokens(self) -> int:
+        """The most tokens that an answer may take, its opening included.
+
+        Under a constraint a model may spell an answer in single bytes, so for a list of answers
+        the bytes of the longest are the bound. A text gets four tokens for each word.
+        """
+        if isinstance(self.answers, Text):
+            return len(self.opening) + _TOKENS_A_WORD * self.answers.max_words
+        return len(self.opening) + 4 + max(len(text.encode()) for text in self.answers.documents)
+
+    def answer_tree(self) -> AnswerTree:
+        """Return the tree, which every answer but text has."""
+        if self.tree is None:
+            raise TypeError(f"the metric {self.messages.metric.name} answers with text")
+        return self.tree
 
 
 class Question(NamedTuple):
@@ -102,15 +117,15 @@ class Task:
         self.metric = metric
         self.columns = metric.columns(mapping)
         self.explain = explain
+        self.orders = orders
         self._encoder = encoder
-        self._by_labels: dict[tuple[str, ...], Variant | MetricError] = {}
         self._frames: dict[tuple[str, str], PromptFrame] = {}
-        self.variants = tuple(
-            self._variant(asked, columns, order)
-            for columns in self._column_orders()
-            for asked, order in _label_orders(metric, orders)
-            if not isinstance(metric.answers, Open)
-        )
+        self._by_labels: dict[tuple[str, ...], Variant | MetricError] = {}
+        self._variants: list[Variant] = []
+        if not isinstance(metric.answers, Open):
+            for swapped in (False, True) if metric.pair else (False,):
+                for asked, order in _label_orders(metric, orders):
+                    self._variants.append(self._variant(asked, order, swapped=swapped))
 
     def questions(self, row: Row) -> list[Question] | Refusal:
         """Return what to ask about a row, one question for each variant."""
@@ -119,12 +134,16 @@ class Task:
             return Refusal(Status.MISSING_INPUT, f"missing or blank: {', '.join(missing)}")
         if isinstance(self.metric.answers, Open):
             return self._open_question(self.metric.answers, row, values)
-        if len(self.variants) == 1:
-            return [Question(self.variants[0], self.variants[0].messages.body(values))]
         return [
-            Question(variant, variant.messages.body(_swapped(values, self.columns, variant)))
-            for variant in self.variants
+            Question(variant, variant.messages.body(self._shown(values, variant)))
+            for variant in self._variants
         ]
+
+    def _shown(self, values: Mapping[str, str], variant: Variant) -> Mapping[str, str]:
+        if not variant.swapped or self.metric.pair is None:
+            return values
+        first, second = self.metric.pair.inputs
+        return {**values, first: values[second], second: values[first]}
 
     def _open_question(
         self, answers: Open, row: Row, values: dict[str, str]
@@ -139,48 +158,51 @@ class Task:
                 self._by_labels.clear()
             try:
                 closed = replace(self.metric, answers=answers.close(labels), examples=())
-                self._by_labels[labels] = self._variant(closed, self.columns, None)
+                self._by_labels[labels] = self._variant(closed, range(len(closed.answers.values)))
             except MetricError as error:
                 self._by_labels[labels] = error
         variant = self._by_labels[labels]
         if isinstance(variant, MetricError):
             return Refusal(Status.MISSING_INPUT, f"{answers.column}: {variant.problem}")
-        listed = "\n".join(str(value) for value in variant.metric.answers.values)
+        listed = "\n".join(str(value) for value in variant.answers.values)
         body = Messages(self.metric, self.explain).body(values | {CHOICES: listed})
         return [Question(variant, body)]
 
-    def _variant(
-        self, metric: Metric, columns: Mapping[str, str], order: Sequence[int] | None
-    ) -> Variant:
-        messages = Messages(metric, self.explain)
-        # The prompt of a row's own labels lists them with the row: its frame is the metric's.
-        shown = Messages(self.metric, self.explain) if order is None else messages
-        key = (shown.system, shown.user_head)
-        if key not in self._frames:
-            self._frames[key] = self._encoder.frame(*key)
-        frame, answers = self._frames[key], metric.answers
-        content = self._encoder.content
-        if isinstance(answers, Text):
-            opening = content.encode(frame.context + answers.opening)
-            return Variant(messages, columns, frame, None, tuple(opening), ())
+    def _variant(self, metric: Metric, order: Sequence[int], *, swapped: bool = False) -> Variant:
+        # Where each row has labels of its own, they stand with the row: the frame is the same.
+        shown = self.metric if isinstance(self.metric.answers, Open) else metric
+        frame = self._frame(Messages(shown, self.explain))
+        content, answers, tree, opening = self._encoder.content, metric.answers, None, ""
         if isinstance(answers, Open):
-            raise TypeError("an open list of labels is closed before it is asked")
-        if self.explain:
+            raise TypeError("labels that come with each row are closed before they are asked")
+        if isinstance(answers, Text):
+            opening = answers.opening
+        elif self.explain:
+            opening = EXPLANATION_OPENING
             tree = AnswerTree.build(content, answers.endings, "")
-            opening = content.encode(frame.context + EXPLANATION_OPENING)
         else:
             tree = AnswerTree.build(content, answers.documents, frame.context)
-            opening = []
-        places = tuple(order or range(len(answers.values)))
-        return Variant(messages, columns, frame, tree, tuple(opening), places)
+        values = [answers.values[place] for place in order]
+        places = dict(zip(values, order, strict=True))
+        if swapped and metric.pair is not None:
+            first, second = metric.pair.labels
+            places[first], places[second] = places[second], places[first]
+        return Variant(
+            messages=Messages(metric, self.explain),
+            answers=answers,
+            frame=frame,
+            tree=tree,
+            opening=tuple(content.encode(opening)),
+            values=tuple(values),
+            order=tuple(places.values()),
+            swapped=swapped,
+        )
 
-    def _column_orders(self) -> list[dict[str, str]]:
-        pair = self.metric.pair
-        if pair is None:
-            return [self.columns]
-        first, second = pair.inputs
-        swapped = {first: self.columns[second], second: self.columns[first]}
-        return [self.columns, self.columns | swapped]
+    def _frame(self, messages: Messages) -> PromptFrame:
+        key = (messages.system, messages.user_head)
+        if key not in self._frames:
+            self._frames[key] = self._encoder.frame(*key)
+        return self._frames[key]
 
 
 def _label_orders(metric: Metric, count: int) -> list[tuple[Metric, tuple[int, ...]]]:
@@ -207,15 +229,6 @@ def _label_orders(metric: Metric, count: int) -> list[tuple[Metric, tuple[int, .
         labels = Labels(tuple(answers.labels[index] for index in order))
         asked.append((replace(metric, answers=labels), tuple(order.index(i) for i in range(size))))
     return asked
-
-
-def _swapped(
-    values: Mapping[str, str], columns: Mapping[str, str], variant: Variant
-) -> Mapping[str, str]:
-    if variant.columns == columns or variant.metric.pair is None:
-        return values
-    first, second = variant.metric.pair.inputs
-    return {**values, first: values[second], second: values[first]}
 
 
 def _label_list(value: object) -> tuple[str, ...] | None:

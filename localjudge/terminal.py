@@ -14,7 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from localjudge.errors import TokenizerError
+from localjudge.messages import Messages
 from localjudge.records import Status, Verdict
+from localjudge.templates import CHOICES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -184,28 +186,28 @@ def print_metrics(metrics: Iterable[Metric]) -> None:
     console().print(table)
 
 
-def print_prompt(metric: Metric, tokenizer: PreTrainedTokenizerFast | None) -> None:
+def print_prompt(
+    metric: Metric, tokenizer: PreTrainedTokenizerFast | None, *, explain: bool = False
+) -> None:
     """Print a metric's file, then its prompt with every input shown as its own name.
 
     With a tokenizer, the prompt is the text of exactly the tokens that its model gets.
     """
     if metric.path is not None:
         _print_section(str(metric.path), metric.path.read_text(encoding="utf-8-sig"))
-    values = {name: f"({name})" for name in metric.inputs}
+    values = {name: f"({name})" for name in (*metric.inputs, CHOICES)}
+    messages = Messages(metric, explain)
     if tokenizer is None:
-        _print_section("system message", metric.system_text())
-        _print_section("user message", metric.user_text(values))
+        _print_section("system message", messages.system)
+        _print_section("user message", messages.user(values))
         return
     from localjudge.encoding import PromptEncoder
-    from localjudge.tree import AnswerTree
 
-    frame = PromptEncoder(tokenizer).frame(metric.system_text(), metric.user_head)
-    tree = AnswerTree.build(frame.content, metric.answers, frame.context)
-    [prompt] = frame.encode([metric.user_text(values)[len(metric.user_head) :]])
+    frame = PromptEncoder(tokenizer).frame(messages.system, messages.user_head)
+    [prompt] = frame.encode([messages.body(values)])
     if isinstance(prompt, TokenizerError):
         raise prompt
-    ids = tree.extend(prompt)
-    _print_section(f"prompt, {len(ids)} tokens", tokenizer.decode(ids))
+    _print_section(f"prompt, {len(prompt)} tokens", tokenizer.decode(prompt))
 
 
 def _print_section(title: str, text: str) -> None:

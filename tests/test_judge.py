@@ -12,7 +12,7 @@ from localjudge.engines.scripted import ScriptedEngine
 from localjudge.errors import DataError, EngineError
 from localjudge.judge import Judge
 from localjudge.metrics import classifier, scorer
-from localjudge.records import VERDICT_FIELDS, Status, Verdict
+from localjudge.records import VERDICT_FIELDS, Row, Status, Verdict
 
 TONE = classifier(
     "tone",
@@ -98,7 +98,8 @@ def test_length_is_counted_in_final_tokens_with_room_for_the_answer():
     judge = Judge(ScriptedEngine())
     task = judge.prepare(TONE)
     [fits] = judge.run(TONE, [{"text": "x"}])
-    limit = fits.prompt_tokens + task.answer_budget
+    [question] = task.questions(Row("1", {"text": "x"}))
+    limit = fits.prompt_tokens + question.variant.answer_tokens
     for context_length, status in ((limit, Status.OK), (limit - 1, Status.INPUT_TOO_LONG)):
         [verdict] = Judge(ScriptedEngine(context_length=context_length)).run(TONE, [{"text": "x"}])
         assert verdict.status is status
@@ -142,9 +143,8 @@ def test_a_failure_of_one_prompt_costs_only_that_row():
 
 def test_probabilities_that_are_no_numbers_are_an_error_not_a_verdict():
     class Broken(ScriptedEngine):
-        def choose(self, prompts, tree):
-            results = super().choose(prompts, tree)
-            return [type(r)((math.nan,) * tree.size) for r in results]
+        def choose(self, prompts, trees):
+            return [Choice((math.nan,) * tree.size) for tree in trees]
 
     [verdict] = Judge(Broken()).run(TONE, [{"text": "x"}])
     assert verdict.status is Status.ENGINE_ERROR
@@ -253,6 +253,8 @@ def test_control_tokens_in_a_row_do_not_end_its_turn():
     task = judge.prepare(TONE)
     control = judge.encoder.content.control_ids
     plain, attacked = (
-        task.frame.encode([TONE.user_text({"text": text})])[0] for text in ("x", hostile)
+        question.variant.frame.encode([question.body])[0]
+        for text in ("x", hostile)
+        for question in task.questions(Row("1", {"text": text}))
     )
     assert [i for i in attacked if i in control] == [i for i in plain if i in control]

@@ -71,7 +71,7 @@ def test_a_byte_order_mark_is_accepted(tmp_path):
         ),
         (CLASSIFY, "answers", "missing", None),
         (SCORE.replace('name = "m"', "name = 5"), "name", "string, not 5", None),
-        (CLASSIFY.replace('"classify"', '"text"') + LABELS, "kind", "'classify' or 'score'", None),
+        (CLASSIFY.replace('"classify"', '"rank"') + LABELS, "kind", "'score' or 'text'", None),
         ('direction = "up"\n' + CLASSIFY + LABELS, "direction", "'neutral', not 'up'", None),
         (CLASSIFY + 'steps = "one"\n' + LABELS, "prompt.steps", "list", None),
         (

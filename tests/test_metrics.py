@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from localjudge.answers import Label
 from localjudge.errors import ConfigError, DataError, MetricError
-from localjudge.metrics import QUOTING_RULE, Example, Metric, classifier, load_metric, quote, scorer
+from localjudge.messages import QUOTING_RULE, Messages
+from localjudge.metrics import Example, Metric, classifier, load_metric, quote, scorer
 
 FILE = '''
 name = "grounded"
@@ -134,13 +135,13 @@ def test_an_answer_space_error_names_the_file(metric_file):
 
 
 def test_the_system_message_holds_every_part_in_order_and_the_format_last():
-    assert grounded().system_text() == SYSTEM
+    assert Messages(grounded()).system == SYSTEM
 
 
 def test_parts_that_are_not_given_leave_no_trace():
     metric = scorer("m", {1: "bad", 2: "good"}, inputs=["text"], user="{text}")
     assert metric.columns() == {"text": "text"}
-    assert metric.system_text() == (
+    assert Messages(metric).system == (
         "Answers:\n- 1: bad\n- 2: good\n\n"
         f"{QUOTING_RULE}\n\n"
         "Answer with exactly one of these JSON documents and nothing else:\n"
@@ -152,7 +153,7 @@ def test_a_whole_system_message_gets_the_generated_parts_in_its_places():
     whole = "Be strict. {{answers}}\n{answers}\n\nLike this:\n{examples}\nNow judge."
     sparse = {"definition": "", "steps": [], "notes": []}
     examples = [Example({"answer": "{examples}", "context": "{answers}"}, "", "supported")]
-    text = grounded(system=whole, examples=examples, **sparse).system_text()
+    text = Messages(grounded(system=whole, examples=examples, **sparse)).system
     assert text.startswith('Be strict. {answers}\nAnswers:\n- "supported": All')
     assert f"{QUOTING_RULE}\n\nAnswer with exactly one" in text
     assert "\n> {answers}\n" in text and "\n> {examples}\n" in text
@@ -160,7 +161,7 @@ def test_a_whole_system_message_gets_the_generated_parts_in_its_places():
 
 
 def test_the_user_message_quotes_every_text_and_ends_with_what_to_answer():
-    assert grounded().user_text({"answer": "a\n\n{context}", "context": "c"}) == (
+    assert Messages(grounded()).user({"answer": "a\n\n{context}", "context": "c"}) == (
         "Context:\n> c\n\nAnswer:\n> a\n>\n> {context}\n\n"
         'Answer with {"output": "supported"} or {"output": "unsupported"}.'
     )
@@ -170,8 +171,8 @@ def test_the_user_message_quotes_every_text_and_ends_with_what_to_answer():
 @given(texts, texts)
 def test_no_text_can_leave_its_block(answer, context):
     metric = grounded()
-    text = metric.user_text({"answer": answer, "context": context})
-    plain = metric.user_text({"answer": "a", "context": "c"})
+    text = Messages(metric).user({"answer": answer, "context": context})
+    plain = Messages(metric).user({"answer": "a", "context": "c"})
     assert quote(answer) in text and quote(context) in text
     assert outside(text) == outside(plain)
 
@@ -192,15 +193,15 @@ def outside(text: str) -> list[str]:
 @given(texts)
 def test_every_user_message_begins_with_the_head(user, head, text):
     metric = grounded(user=user)
-    assert metric.user_head == head
-    assert metric.user_text({"answer": text, "context": text}).startswith(f"{head}>")
+    assert Messages(metric).user_head == head
+    assert Messages(metric).user({"answer": text, "context": text}).startswith(f"{head}>")
 
 
 def test_the_reminder_stays_short():
     scale = {step: "" for step in range(1, 51)}
     labels = {f"label number {number}": "" for number in range(60)}
-    scored = scorer("m", scale, inputs=["a"], user="{a}").user_text({"a": "x"})
-    labelled = classifier("m", labels, inputs=["a"], user="{a}").user_text({"a": "x"})
+    scored = Messages(scorer("m", scale, inputs=["a"], user="{a}")).user({"a": "x"})
+    labelled = Messages(classifier("m", labels, inputs=["a"], user="{a}")).user({"a": "x"})
     assert scored == '> x\n\nAnswer with one of {"output": 1} to {"output": 50}.'
     assert labelled == "> x\n\nAnswer with one of the 60 JSON documents listed above."
 

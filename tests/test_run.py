@@ -31,9 +31,11 @@ HELP = classifier(
 
 def scripted(*args, **kwargs):
     """Open a judge without a model, whatever model and engine were asked for."""
-    return lambda *_, decoding, prompt_mode, **__: Judge(
-        ScriptedEngine(*args, **kwargs), decoding=decoding, prompt_mode=prompt_mode
-    )
+
+    def open_judge(*_, engine, settings, **options):
+        return Judge(ScriptedEngine(*args, **kwargs), **options)
+
+    return open_judge
 
 
 def never(*_, **__):
@@ -96,7 +98,11 @@ def test_failed_rows_are_judged_again(tmp_path, toy):
     result = start(
         tmp_path, file, model=toy, open_judge=scripted(lambda p, n: asked.append(p) or [0.6, 0.4])
     )
-    assert (result.failed, result.judged, len(asked)) == (0, 2, 2)
+    assert (result.failed, result.judged, len(asked)) == (
+        0,
+        2,
+        1 + 2,
+    )  # one is the trial at the start
     assert len(lines(tmp_path)) == 20
 
 
@@ -148,8 +154,8 @@ def test_a_mapping_serves_the_metrics_that_have_the_input(tmp_path, toy):
         mapping={"text": "reply"},
         open_judge=scripted(lambda prompt, size: asked.append(prompt) or [0.5, 0.5]),
     )
-    assert "> a" in asked[0]
-    assert "> b" in asked[1]
+    assert "> a" in asked[1]
+    assert "> b" in asked[2]
 
 
 def changed_metric(file, toy):
@@ -163,7 +169,7 @@ def changed_data(file, toy):
 
 
 def changed_decoding(file, toy):
-    return file, [TONE, HELP], {"model": toy, "decoding": "guided"}
+    return file, [TONE, HELP], {"model": toy, "options": {"decoding": "guided"}}
 
 
 def changed_limit(file, toy):
@@ -175,7 +181,7 @@ def changed_limit(file, toy):
     [
         (changed_metric, "metrics.tone"),
         (changed_data, "data.digest"),
-        (changed_decoding, "decoding"),
+        (changed_decoding, "options.decoding"),
         (changed_limit, "data.rows"),
     ],
 )

@@ -58,7 +58,7 @@ def bodies(count: int, seed: int = 0) -> list[str]:
 
 
 def extended(frame, space, texts):
-    tree = AnswerTree.build(frame.content, space, frame.context)
+    tree = AnswerTree.build(frame.content, space.documents, frame.context)
     return [tree.extend(prompt) for prompt in frame.encode(texts)], tree
 
 
@@ -73,7 +73,7 @@ def plain_log_prob(model, prompt: list[int], path: list[int], token: int) -> flo
 def test_the_probabilities_are_the_models_own(engine, frame, toy, space):
     model = AutoModelForCausalLM.from_pretrained(toy).eval()
     prompts, tree = extended(frame, space, bodies(6))
-    for prompt, choice in zip(prompts, engine.choose(prompts, tree), strict=True):
+    for prompt, choice in zip(prompts, engine.choose(prompts, [tree] * len(prompts)), strict=True):
         expected = tree.choice(
             [
                 [plain_log_prob(model, prompt, [*branch.path], t) for t in branch.tokens]
@@ -87,9 +87,9 @@ def test_the_probabilities_are_the_models_own(engine, frame, toy, space):
 def test_alone_or_in_a_batch_a_row_gets_the_same_answer(toy, frame, space):
     engine = TransformersEngine(toy, device="cpu", batch_tokens=400)
     prompts, tree = extended(frame, space, ["x", *bodies(40), "y " * 400])
-    together = engine.choose(prompts, tree)
+    together = engine.choose(prompts, [tree] * len(prompts))
     for prompt, choice in zip(prompts, together, strict=True):
-        [alone] = TransformersEngine.choose(engine, [prompt], tree)
+        [alone] = engine.choose([prompt], [tree])
         assert alone.probabilities == pytest.approx(choice.probabilities, abs=1e-3)
         assert alone.log_probs.index(max(alone.log_probs)) == choice.log_probs.index(
             max(choice.log_probs)
@@ -109,7 +109,7 @@ def test_a_prefix_is_computed_once_for_all_batches_of_a_metric(toy, frame):
     head = len(frame.head)
     for seed in range(4):
         prompts, tree = extended(frame, SPACES["one branch"], bodies(8, seed))
-        engine.choose(prompts, tree)
+        engine.choose(prompts, [tree] * len(prompts))
     assert sum(length >= head for length in seen) == 1
     assert len(seen) > 5
 
@@ -122,13 +122,13 @@ def test_prompts_of_two_metrics_do_not_disturb_each_other(engine, toy):
     second, _ = extended(two, SPACES["one branch"], bodies(5))
     fresh = TransformersEngine(toy, device="cpu")
     for prompts in (first, second, first, second[:1]):
-        again = [choice.log_probs for choice in engine.choose(prompts, tree)]
-        once = [fresh.choose([prompt], tree)[0].log_probs for prompt in prompts]
+        again = [choice.log_probs for choice in engine.choose(prompts, [tree] * len(prompts))]
+        once = [fresh.choose([prompt], [tree])[0].log_probs for prompt in prompts]
         assert again == [pytest.approx(log_probs, abs=1e-4) for log_probs in once]
 
 
 def test_no_prompts_no_answers(engine, frame):
-    assert engine.choose([], extended(frame, Scale(), ["x"])[1]) == []
+    assert engine.choose([], []) == []
     assert engine.write([], "(a|b)", 5) == []
 
 
@@ -175,7 +175,11 @@ def test_what_the_models_authors_set_for_chatting_does_not_leak_in(engine, frame
 def test_half_precision_does_not_tie_the_answers(toy, frame):
     engine = TransformersEngine(toy, device="cpu", dtype="bfloat16")
     prompts, tree = extended(frame, SPACES["scale"], bodies(20))
-    values = [value for choice in engine.choose(prompts, tree) for value in choice.log_probs]
+    values = [
+        value
+        for choice in engine.choose(prompts, [tree] * len(prompts))
+        for value in choice.log_probs
+    ]
     assert len(set(values)) > 0.95 * len(values)
     assert engine.fingerprint["dtype"] == "bfloat16"
 

@@ -121,18 +121,21 @@ class TransformersEngine:
         self._processors: dict[str, OutlinesCoreLogitsProcessor] = {}
 
     @_as_engine_errors()
-    def choose(self, prompts: Sequence[TokenIds], tree: AnswerTree) -> list[Choice | Failure]:
-        """Read the model's next-token probabilities at every branch of the tree."""
-        sequences = [[*prompt, *branch.path] for prompt in prompts for branch in tree.branches]
-        tokens = [branch.tokens for _ in prompts for branch in tree.branches]
-        read: list[list[float]] = [[] for _ in sequences]
+    def choose(
+        self, prompts: Sequence[TokenIds], trees: Sequence[AnswerTree]
+    ) -> list[Choice | Failure]:
+        """Read the model's next-token probabilities at every branch of each prompt's tree."""
+        asked = [
+            (p, branch) for p, tree in zip(prompts, trees, strict=True) for branch in tree.branches
+        ]
+        sequences = [[*prompt, *branch.path] for prompt, branch in asked]
+        read: list[list[float]] = [[] for _ in asked]
         for batch, log_probs in self._forward(sequences):
             for index, row in zip(batch, log_probs, strict=True):
-                read[index] = row[list(tokens[index])].tolist()
-        step = len(tree.branches)
-        return [tree.choice(read[i : i + step]) for i in range(0, len(read), step)]
+                read[index] = row[list(asked[index][1].tokens)].tolist()
+        values = iter(read)
+        return [tree.choice([next(values) for _ in tree.branches]) for tree in trees]
 
-    @_as_engine_errors()
     def write(
         self, prompts: Sequence[TokenIds], pattern: str, max_tokens: int
     ) -> list[Draft | Failure]:
