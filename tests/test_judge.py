@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from localjudge.engines.base import Draft, Failure
+from localjudge.engines.base import Choice, Draft, Failure
 from localjudge.engines.scripted import ScriptedEngine
 from localjudge.errors import DataError, EngineError
 from localjudge.judge import Judge
