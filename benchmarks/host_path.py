@@ -125,7 +125,7 @@ def mean_prompt_tokens(run: Path) -> float:
     """Return how many tokens a prompt of a finished run had on average."""
     with (run / "verdicts.jsonl").open(encoding="utf-8") as lines:
         counts = [json.loads(line)["prompt_tokens"] for line in lines]
-    return sum(counts) / len(counts)
+    return float(sum(counts) / len(counts))
 
 
 class Stages:
