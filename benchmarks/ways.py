@@ -92,7 +92,7 @@ class _Localjudge:
             model=self._model,
             out=out,
             engine=self.engine,
-            decoding=decoding,
+            options={"decoding": decoding},
             limit=rows,
             open_judge=lambda *_, **__: self._judges[decoding],
         )
@@ -119,7 +119,7 @@ class LocaljudgeVllm(_Localjudge):
 
     def forget(self) -> None:
         """Empty the prefix cache."""
-        self._engine._llm.reset_prefix_cache()
+        self._engine.engine.llm.reset_prefix_cache()
 
 
 class LocaljudgeTransformers(_Localjudge):
@@ -133,15 +133,16 @@ class LocaljudgeTransformers(_Localjudge):
 
     def forget(self) -> None:
         """Empty the prefix cache."""
-        self._engine._prefixes.clear()
+        self._engine.engine._prefixes.clear()
 
     def run(self, way: str, load: Load, rows: int, out: Path) -> Any:
         """Judge the first `rows`, or let the engine alone read them."""
         if way != "limit-transformers":
             return super().run(way, load, rows, out)
-        tree, size = self._judges["direct"].prepare(self._metric).tree, self._engine.chunk_rows
+        size = self._engine.chunk_rows
         for start in range(0, rows, size):
-            self._engine.choose(load.extended[start : min(rows, start + size)], tree)
+            prompts = load.extended[start : min(rows, start + size)]
+            self._engine.choose(prompts, [load.tree] * len(prompts))
         return None
 
     def look(self, way: str, result: Any) -> Outcome:
