@@ -76,10 +76,11 @@ class SupervisedEngine:
         ask: Callable[[Engine, Sequence[Question]], list[Result | Failure]],
     ) -> list[Result | Failure]:
         results: list[Result | Failure] = []
-        waiting: deque[Sequence[Question]] = deque([questions])
+        # Batches yet to be asked, and whether the engine has died of their prompts before.
+        waiting: deque[tuple[Sequence[Question], bool]] = deque([(questions, False)])
         in_a_row = 0
         while waiting:
-            batch = waiting.popleft()
+            batch, suspected = waiting.popleft()
             try:
                 results += ask(self.engine, batch)
                 in_a_row = 0
@@ -89,12 +90,12 @@ class SupervisedEngine:
                 problem = error.problem
             in_a_row += 1
             self._reopen(problem, in_a_row)
-            if len(batch) == 1 and in_a_row > 1:
+            if len(batch) == 1 and suspected:
                 results.append(Failure(f"the engine died of this prompt: {problem}"))
             else:
                 size = max(1, len(batch) // _PARTS)
                 parts = [batch[start : start + size] for start in range(0, len(batch), size)]
-                waiting.extendleft(reversed(parts))
+                waiting.extendleft((part, True) for part in reversed(parts))
         return results
 
     def _reopen(self, problem: str, in_a_row: int) -> None:

@@ -18,9 +18,9 @@ from localjudge.engines.checkpoint import stop_ids
 from localjudge.engines.drafts import finished_draft
 from localjudge.engines.engine_args import parse_engine_args
 from localjudge.engines.vllm_loading import (
-    first_line,
     import_vllm,
     load_llm,
+    one_line,
     resolved_settings,
     shut_llm,
 )
@@ -162,7 +162,7 @@ class VllmEngine:
                     refused[index] = Failure(f"vLLM refuses the prompt: {error}")
             finished = self.llm.wait_for_completion(use_tqdm=False)
         except Exception as error:  # whatever it is, vLLM's state is unknown behind it
-            raise EngineError(f"vLLM failed: {first_line(error)}") from error
+            raise EngineError(f"vLLM failed: {one_line(error)}") from error
         accepted = [index for index in range(len(prompts)) if index not in refused]
         if [output.prompt_token_ids for output in finished] != [prompts[i] for i in accepted]:
             raise EngineError("vLLM returned results for other prompts than it was given")

@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from localjudge.engines.checkpoint import read_config, stored_dtype
@@ -33,7 +34,7 @@ def import_vllm() -> bool:
             import vllm.platforms
     except (ImportError, RuntimeError, OSError) as error:
         raise EngineError(
-            f"vLLM cannot be imported: {first_line(error)}",
+            f"vLLM cannot be imported: {one_line(error)}",
             hint="install it as the README says, or use the engine transformers",
         ) from error
     return bool(vllm.platforms.current_platform.is_cpu())
@@ -113,9 +114,9 @@ def resolved_settings(llm: LLM) -> dict[str, Any]:
     }
 
 
-def first_line(error: Exception) -> str:
-    """Return the kind of an error and the first line of what it says."""
-    return f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
+def one_line(error: Exception) -> str:
+    """Return the kind of an error and what it says, on one line of bearable length."""
+    return f"{type(error).__name__}: {shorten(str(error), 400, placeholder=' ...')}"
 
 
 def _load(settings: Mapping[str, Any], in_process: bool) -> LLM:
@@ -168,5 +169,5 @@ def _load_error(error: Exception, settings: Mapping[str, Any]) -> EngineError:
     elif "root cause above" in text:
         hint = "what vLLM's own process printed above says why"
     return EngineError(
-        f"vLLM cannot load the model: {first_line(error)}", path=settings["model"], hint=hint
+        f"vLLM cannot load the model: {one_line(error)}", path=settings["model"], hint=hint
     )
