@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from localjudge.metrics import Metric
 
 Decoding = Literal["direct", "guided"]
+_WRITTEN = 8  # how many times as long a row takes, about, that the model writes for
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,12 @@ class Judge:
             "system_folded": self.encoder.system_folded,
         }
 
+    @property
+    def chunk_rows(self) -> int:
+        """How many rows are judged and stored at once; fewer where the model writes."""
+        writes = self.options.explain or self.options.decoding == "guided"
+        return max(1, self.engine.chunk_rows // (_WRITTEN if writes else 1))
+
     def check_engine(self) -> None:
         """Try the engine on a question whose free answer would not be an allowed one.
 
@@ -140,7 +147,7 @@ class Judge:
         """
         task = self.prepare(metric, mapping)
         numbered = (_as_row(row, number) for number, row in enumerate(rows, 1))
-        while chunk := list(islice(numbered, self.engine.chunk_rows)):
+        while chunk := list(islice(numbered, self.chunk_rows)):
             yield from self.judge(task, chunk)
 
     def prepare(self, metric: Metric, mapping: Mapping[str, str] | None = None) -> Task:

@@ -102,7 +102,7 @@ def run_file(
         mapping: Input to column, for every metric that has the input.
         id_column: Column of the rows' ids; by default `id`, else the row's number.
         limit: Judge only so many rows, from the first.
-        on_progress: Called after every chunk of rows.
+        on_progress: Called when judging begins, and after every chunk of rows.
         on_note: Called with one line on what was decided: the engine, the longest prompt.
         open_judge: Called as `Judge.open` to load the model.
 
@@ -151,7 +151,8 @@ def run_file(
                 store.bind(judge.fingerprint)
                 tasks = [judge.prepare(metric, columns[metric.name]) for metric in metrics]
                 start = time.monotonic()
-                for chunk in _chunks(table, judge.engine.chunk_rows):
+                on_progress(Progress(kept, total, 0, 0, 0.0))
+                for chunk in _chunks(table, judge.chunk_rows):
                     for task in tasks:
                         waiting = store.pending(task.metric.name, [(i, row.id) for i, row in chunk])
                         todo = [item for item, wait in zip(chunk, waiting, strict=True) if wait]

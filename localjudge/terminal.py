@@ -67,7 +67,7 @@ def progress_bar() -> Iterator[Callable[[Progress], None]]:
         console=errors,
         transient=True,
     ) as bar:
-        task = bar.add_task("", total=None, rate="loading the model")
+        task = bar.add_task("", total=None, rate="checking the data, loading the model")
         yield lambda progress: bar.update(
             task, total=progress.total, completed=progress.done, rate=_rate(progress)
         )
@@ -86,8 +86,10 @@ def _plain_progress(errors: Console) -> Callable[[Progress], None]:
 
 
 def _rate(progress: Progress) -> str:
-    rate = progress.judged / progress.seconds if progress.seconds else 0.0
-    left = (progress.total - progress.done) / rate if rate else 0.0
+    if not progress.judged:
+        return "judging the first rows"
+    rate = progress.judged / progress.seconds
+    left = (progress.total - progress.done) / rate
     failed = f", {progress.failed} failed" if progress.failed else ""
     return f"{_per_second(rate)}, {_duration(left)} left{failed}"
 
