@@ -42,6 +42,7 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 _KEPT_PREFIXES = 8  # one for each metric of a usual run
 _WORTH_SHARING = 16  # tokens
 _HEAD_ROWS = 16_384
+_WRITING = 8  # writing reads all weights for each token, so its batches may be so much larger
 
 
 @contextmanager
@@ -145,9 +146,8 @@ class TransformersEngine:
         processor = self._processor(pattern)
         prefix = self._shared_prefix(prompts)
         drafts: dict[int, Draft] = {}
-        for batch in self._batches(
-            [len(prompt) - prefix.length + max_tokens for prompt in prompts]
-        ):
+        lengths = [len(prompt) - prefix.length + max_tokens for prompt in prompts]
+        for batch in self._batches(lengths, _WRITING * self.batch_tokens):
             processor.reset()
             ids, mask = self._pad([prompts[index] for index in batch], prefix)
             # Eager, because outlines compiles its mask kernel, which would need a C++ compiler.
@@ -179,7 +179,8 @@ class TransformersEngine:
         if not sequences:
             return
         prefix = self._shared_prefix(sequences)
-        for batch in self._batches([len(sequence) - prefix.length for sequence in sequences]):
+        lengths = [len(sequence) - prefix.length for sequence in sequences]
+        for batch in self._batches(lengths, self.batch_tokens):
             ids, mask = self._pad([sequences[index] for index in batch], prefix)
             with torch.inference_mode():
                 logits = self._model(
@@ -214,11 +215,12 @@ class TransformersEngine:
         self._prefixes = [*self._prefixes[1 - _KEPT_PREFIXES :], computed]
         return computed
 
-    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+    @staticmethod
+    def _batches(lengths: Sequence[int], limit: int) -> Iterator[list[int]]:
         """Group indices of like length; length of the longest times number is within bounds."""
         batch: list[int] = []
         for index in sorted(range(len(lengths)), key=lengths.__getitem__):
-            if batch and lengths[index] * (len(batch) + 1) > self.batch_tokens:
+            if batch and lengths[index] * (len(batch) + 1) > limit:
                 yield batch
                 batch = []
             batch.append(index)
