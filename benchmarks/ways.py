@@ -107,6 +107,10 @@ class _Localjudge:
             sum(verdict.output_tokens for verdict in verdicts),
         )
 
+    def _at_work(self) -> Any:
+        """Return the engine itself, which may stand behind the one that supervises it."""
+        return getattr(self._engine, "engine", self._engine)
+
 
 class LocaljudgeVllm(_Localjudge):
     """localjudge on vLLM, direct and guided by outlines."""
@@ -119,7 +123,7 @@ class LocaljudgeVllm(_Localjudge):
 
     def forget(self) -> None:
         """Empty the prefix cache."""
-        self._engine.engine.llm.reset_prefix_cache()
+        self._at_work().llm.reset_prefix_cache()
 
 
 class LocaljudgeTransformers(_Localjudge):
@@ -133,7 +137,7 @@ class LocaljudgeTransformers(_Localjudge):
 
     def forget(self) -> None:
         """Empty the prefix cache."""
-        self._engine.engine._prefixes.clear()
+        self._at_work()._prefixes.clear()
 
     def run(self, way: str, load: Load, rows: int, out: Path) -> Any:
         """Judge the first `rows`, or let the engine alone read them."""
@@ -163,6 +167,8 @@ class Vllm:
             # In the calling process the CPU build starts faster and takes all cores in its turn.
             os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
             os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")  # GiB
+            # vLLM's attention uses AMX without asking Linux for it, which kills the process.
+            torch.cpu._init_amx()
         from vllm import LLM, SamplingParams
         from vllm.sampling_params import StructuredOutputsParams
 
