@@ -20,7 +20,7 @@ from typing import Any, Self
 from localjudge.errors import RunChanged, RunError, RunLocked
 from localjudge.records import Status, Verdict
 from localjudge.settings import keep_resolved, keep_settings
-from localjudge.tables import unwritable, write_jsonl, write_parquet
+from localjudge.tables import unwritable, write_lines, write_parquet
 
 # The key is a row's place and not its id: rows are then appended, whatever the ids look like.
 _SCHEMA = """
@@ -181,11 +181,17 @@ class RunStore:
 
     def verdicts(self) -> Generator[Verdict, None, None]:
         """Yield all verdicts in the order of the data, and of the metrics within a row."""
+        with closing(self._lines()) as lines:
+            for line in lines:
+                yield Verdict.from_json(line)
+
+    def _lines(self) -> Generator[str, None, None]:
+        """Yield the JSON of all verdicts, as it was saved."""
         query = "SELECT position, metric, verdict FROM verdicts ORDER BY position"
         with self._errors():
             for _, records in groupby(self._db.execute(query), key=itemgetter(0)):
                 for _, _, verdict in sorted(records, key=lambda item: self.metrics.index(item[1])):
-                    yield Verdict.from_json(verdict)
+                    yield verdict
 
     def tallies(self) -> tuple[Tally, ...]:
         """Return what the verdicts are, metric by metric."""
@@ -219,10 +225,11 @@ class RunStore:
         jsonl, parquet = self.folder / "verdicts.jsonl", self.folder / "verdicts.parquet"
         if self.finished and jsonl.exists() and parquet.exists():
             return
-        for write, path in ((write_jsonl, jsonl), (write_parquet, parquet)):
-            # A read left open by a failed write would keep the database in use.
-            with closing(self.verdicts()) as verdicts:
-                write(verdicts, path)
+        # A read left open by a failed write would keep the database in use.
+        with closing(self._lines()) as lines:
+            write_lines(lines, jsonl)
+        with closing(self.verdicts()) as verdicts:
+            write_parquet(verdicts, parquet)
         with self._errors(), self._db:
             self._db.execute("UPDATE progress SET finished = 1")
 

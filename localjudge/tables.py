@@ -184,9 +184,17 @@ def write_jsonl(verdicts: Iterable[Verdict], path: str | PathLike[str]) -> None:
     Raises:
         RunError: the file cannot be written. Nothing is left under its name.
     """
+    write_lines((verdict.to_json() for verdict in verdicts), path)
+
+
+def write_lines(lines: Iterable[str], path: str | PathLike[str]) -> None:
+    """Write lines of text that are JSON already.
+
+    Raises:
+        RunError: the file cannot be written. Nothing is left under its name.
+    """
     with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
-        for verdict in verdicts:
-            file.write(verdict.to_json() + "\n")
+        file.writelines(f"{line}\n" for line in lines)
 
 
 def write_parquet(verdicts: Iterable[Verdict], path: str | PathLike[str]) -> None:

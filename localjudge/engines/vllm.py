@@ -187,6 +187,7 @@ def _reading(tokens: Sequence[int]) -> SamplingParams:
         flat_logprobs=True,
         ignore_eos=True,
         detokenize=False,
+        skip_clone=True,  # they are the same for thousands of requests, and nobody changes them
     )
 
 

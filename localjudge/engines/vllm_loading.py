@@ -139,8 +139,12 @@ def _load(settings: Mapping[str, Any], in_process: bool) -> LLM:
 
 def _cpu_settings(path: Path) -> dict[str, Any]:
     """Return what suits vLLM's CPU build: nothing to compile, and memory that is there."""
+    import torch
     from vllm.utils.cpu_resource_utils import get_memory_node_info, get_visible_memory_node
 
+    # Linux grants AMX only to processes that ask. vLLM's attention uses it without asking, and
+    # dies of an illegal instruction where nothing else in the process has asked before.
+    torch.cpu._init_amx()
     weights = sum(file.stat().st_size for file in path.glob("*.safetensors"))
     free = min(get_memory_node_info(node).available_memory for node in get_visible_memory_node())
     return {
