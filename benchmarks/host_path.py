@@ -3,7 +3,7 @@
 `run_file` judges a file of generated rows with an engine that answers at once, on one core: rows
 are read and checked, rendered, tokenised with a real model's tokenizer, and verdicts are stored.
 No model is loaded. Time is also given as the processor's own, which other work on the machine does
-not lengthen. The last line is one JSON document.
+not lengthen. It needs Linux, which tells the memory in use. The last line is one JSON document.
 
     python benchmarks/host_path.py --model FOLDER
 """
@@ -125,7 +125,7 @@ def mean_prompt_tokens(run: Path) -> float:
     """Return how many tokens a prompt of a finished run had on average."""
     with (run / "verdicts.jsonl").open(encoding="utf-8") as lines:
         counts = [json.loads(line)["prompt_tokens"] for line in lines]
-    return sum(counts) / len(counts)
+    return float(sum(counts) / len(counts))
 
 
 class Stages:

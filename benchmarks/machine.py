@@ -26,7 +26,7 @@ def describe() -> dict[str, Any]:
     return {
         "processor": _processor(),
         "gpu": _gpu(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": _cores(),
         "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
         "load": round(os.getloadavg()[0], 2),
         "system": platform.platform(),
@@ -43,6 +43,11 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+def _cores() -> int | None:
+    # macOS cannot say which of them a process may use.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def _gpu() -> str | None:

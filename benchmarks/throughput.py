@@ -30,7 +30,7 @@ from typing import Any
 from figures import Cache, Measurement, print_table, summarise
 from machine import describe, versions
 from roofline import COUNTED, ModelShape, bf16_peak
-from ways import HOSTS, VLLM_HOSTS, Host, installed_ways
+from ways import HOSTS, Host, installed_ways
 from workload import Workload, make_toy, make_workload
 
 from localjudge.offline import go_offline
@@ -88,13 +88,19 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--ways", nargs="+", default=ways, choices=ways, metavar="WAY")
     parser.add_argument("--toy", action="store_true", help="two random layers, so the host shows")
     parser.add_argument(
-        "--vllm-arg", nargs="+", default=[], metavar="KEY=VALUE", help="for every vLLM engine"
+        "--vllm-arg",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="for both vLLM engines; on a GPU give gpu_memory_utilization=0.4 where both run",
     )
     parser.add_argument("--json", type=Path, help="also write the JSON document to this file")
     parser.add_argument("--show", type=Path, nargs="+", help="print the tables of such files only")
     options = parser.parse_args()
     if not options.show and not options.model:
         parser.error("--model is needed")
+    if any("=" not in text for text in options.vllm_arg):
+        parser.error("--vllm-arg takes KEY=VALUE")
     if min(options.rows, options.slow_rows, options.repeats) < 1:
         parser.error("rows and repeats must be positive")
     return options
@@ -102,6 +108,7 @@ def parse() -> argparse.Namespace:
 
 def measure(work: Workload, folder: Path, options: argparse.Namespace) -> list[Measurement]:
     """Load the models, warm every way up, and let them take turns `options.repeats` times."""
+    vllm_args = dict(text.split("=", 1) for text in options.vllm_arg)
     turns: list[tuple[Worker, str, Cache, int]] = []
     done = []
     with ExitStack() as stack:
@@ -110,8 +117,7 @@ def measure(work: Workload, folder: Path, options: argparse.Namespace) -> list[M
             if not ways:
                 continue
             say(f"loading {host.__name__}")
-            given = dict(map(_setting, options.vllm_arg)) if host in VLLM_HOSTS else {}
-            worker = stack.enter_context(Worker.start(host, work, folder, given))
+            worker = stack.enter_context(Worker.start(host, work, folder, vllm_args))
             rows = options.rows if host.caches else min(options.rows, options.slow_rows)
             caches: tuple[Cache, ...] = ("cold", "warm") if host.caches else ("none",)
             for way in ways:
@@ -125,14 +131,6 @@ def measure(work: Workload, folder: Path, options: argparse.Namespace) -> list[M
     return done
 
 
-def _setting(text: str) -> tuple[str, Any]:
-    name, _, value = text.partition("=")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
-
-
 class Worker:
     """A host in a process of its own."""
 
@@ -143,13 +141,13 @@ class Worker:
     @classmethod
     @contextmanager
     def start(
-        cls, host: type[Host], work: Workload, folder: Path, settings: dict[str, Any]
+        cls, host: type[Host], work: Workload, folder: Path, vllm_args: dict[str, str]
     ) -> Iterator[Worker]:
         """Load a model; end the process when the block ends."""
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         log = folder / f"{host.__name__}.log"
-        process = context.Process(target=serve, args=(theirs, host, work, folder, settings, log))
+        process = context.Process(target=serve, args=(theirs, host, work, folder, vllm_args, log))
         process.start()
         theirs.close()
         try:
@@ -164,7 +162,8 @@ class Worker:
     def ask(self, way: str, cache: Cache, rows: int, *, warm_up: bool = False) -> Measurement:
         """Take a way once, over so many rows."""
         self._connection.send((way, cache, rows, warm_up))
-        return self._receive()
+        done: Measurement = self._receive()
+        return done
 
     def _receive(self) -> Any:
         try:
@@ -182,7 +181,7 @@ def serve(
     host_type: type[Host],
     work: Workload,
     folder: Path,
-    settings: dict[str, Any],
+    vllm_args: dict[str, str],
     log: Path,
 ) -> None:
     """Load a model and measure whatever is asked, until the other side is gone."""
@@ -190,11 +189,8 @@ def serve(
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     go_offline()
-    # In the calling process vLLM starts faster and takes all cores when it is its turn.
-    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")  # GiB
     try:
-        host = host_type(work, settings)
+        host = host_type(work, vllm_args)
         connection.send(None)
         while True:
             connection.send(_timed(host, work, folder, *connection.recv()))

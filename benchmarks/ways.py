@@ -7,6 +7,8 @@ messages and store nothing, in their favour. Loading a model is never timed.
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -45,7 +47,7 @@ class Host(Protocol):
     ways: ClassVar[tuple[str, ...]]
     caches: ClassVar[bool]
 
-    def __init__(self, work: Workload, settings: dict[str, Any]) -> None: ...
+    def __init__(self, work: Workload, vllm_args: dict[str, str]) -> None: ...
 
     def forget(self) -> None:
         """Empty the prefix cache."""
@@ -63,7 +65,7 @@ class _Localjudge:
     caches = True
     engine: ClassVar[str]
 
-    def __init__(self, work: Workload, settings: dict[str, Any]) -> None:
+    def __init__(self, work: Workload, **settings: Any) -> None:
         from localjudge.engines import open_engine
         from localjudge.judge import Judge
 
@@ -112,9 +114,12 @@ class LocaljudgeVllm(_Localjudge):
     ways = ("localjudge-vllm", "guided-outlines")
     engine = "vllm"
 
+    def __init__(self, work: Workload, vllm_args: dict[str, str]) -> None:
+        super().__init__(work, engine_args=vllm_args)
+
     def forget(self) -> None:
         """Empty the prefix cache."""
-        self._engine.llm.reset_prefix_cache()
+        self._engine._llm.reset_prefix_cache()
 
 
 class LocaljudgeTransformers(_Localjudge):
@@ -122,6 +127,9 @@ class LocaljudgeTransformers(_Localjudge):
 
     ways = ("localjudge-transformers", "limit-transformers")
     engine = "transformers"
+
+    def __init__(self, work: Workload, vllm_args: dict[str, str]) -> None:
+        super().__init__(work)
 
     def forget(self) -> None:
         """Empty the prefix cache."""
@@ -147,7 +155,13 @@ class Vllm:
     ways = ("limit", "guided-xgrammar", "free-text")
     caches = True
 
-    def __init__(self, work: Workload, settings: dict[str, Any]) -> None:
+    def __init__(self, work: Workload, vllm_args: dict[str, str]) -> None:
+        import torch
+
+        if not torch.cuda.is_available():
+            # In the calling process the CPU build starts faster and takes all cores in its turn.
+            os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+            os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")  # GiB
         from vllm import LLM, SamplingParams
         from vllm.sampling_params import StructuredOutputsParams
 
@@ -160,7 +174,8 @@ class Vllm:
             # The CPU's own default of 128 would compute up to 127 shared tokens anew for every row.
             "block_size": 32,
         }
-        self._llm = LLM(str(work.model), **(defaults | settings))
+        given = {name.replace("-", "_"): _value(text) for name, text in vllm_args.items()}
+        self._llm = LLM(str(work.model), **(defaults | given))
         schema = StructuredOutputsParams(json=_answer_type(self._answers).model_json_schema())
         self._params = {
             "limit": SamplingParams(temperature=0.0, max_tokens=1, detokenize=False),
@@ -205,14 +220,14 @@ class Outlines:
     ways = (*batch_sizes,)
     caches = False
 
-    def __init__(self, work: Workload, settings: dict[str, Any]) -> None:
+    def __init__(self, work: Workload, vllm_args: dict[str, str]) -> None:
         import outlines
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         self._answers = work.metric.answers
         self._tokenizer = AutoTokenizer.from_pretrained(work.model, local_files_only=True)
-        loaded = AutoModelForCausalLM.from_pretrained(work.model, local_files_only=True, **settings)
+        loaded = AutoModelForCausalLM.from_pretrained(work.model, local_files_only=True)
         model = outlines.from_transformers(
             loaded.to("cuda" if torch.cuda.is_available() else "cpu"), self._tokenizer
         )
@@ -243,8 +258,7 @@ class Outlines:
         return Outcome(sum(valid), sum(1 + len(row) for row in ids))
 
 
-VLLM_HOSTS: tuple[type[Host], ...] = (LocaljudgeVllm, Vllm)
-HOSTS: tuple[type[Host], ...] = (*VLLM_HOSTS, LocaljudgeTransformers, Outlines)
+HOSTS: tuple[type[Host], ...] = (LocaljudgeVllm, Vllm, LocaljudgeTransformers, Outlines)
 
 
 def installed_ways() -> list[str]:
@@ -267,6 +281,13 @@ def is_answer(answers: Closed, text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _answer_type(answers: Closed) -> Any:

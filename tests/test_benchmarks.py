@@ -1,0 +1,151 @@
+"""The benchmarks run from start to end on a toy model; what they measure is not tested here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+KEYS = {
+    "model",
+    "rows",
+    "rows_per_s",
+    "ratio_to_limit",
+    "ratio_to",
+    "valid_share",
+    "roofline_share",
+    "machine",
+    "versions",
+}
+
+
+def run(script: str, *options: str, home: Path) -> list[str]:
+    """Run a benchmark and return the lines that it printed."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "LOCALJUDGE_HOME": str(home),
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / script), *options],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def throughput(tmp_path: Path, model: Path, *ways: str, toy: bool = False) -> dict[str, Any]:
+    options = ["--model", str(model), "--rows", "6", "--slow-rows", "3", "--repeats", "2"]
+    lines = run(
+        "throughput.py",
+        *options,
+        *(["--toy"] if toy else []),
+        "--json",
+        str(tmp_path / "figures.json"),
+        "--ways",
+        *ways,
+        home=tmp_path,
+    )
+    document: dict[str, Any] = json.loads(lines[-1])
+    assert document == json.loads((tmp_path / "figures.json").read_text())
+    assert document.keys() >= KEYS
+    assert set(document["rows_per_s"]) == set(ways)
+    shown = run("throughput.py", "--show", str(tmp_path / "figures.json"), home=tmp_path)
+    assert shown == lines[:-1]
+    return document
+
+
+def test_throughput_compares_localjudge_on_transformers_with_the_other_ways(
+    tmp_path: Path, toy: Path
+) -> None:
+    document = throughput(
+        tmp_path,
+        toy,
+        "localjudge-transformers",
+        "limit-transformers",
+        "outlines-transformers",
+    )
+    rates = document["rows_per_s"]
+    assert document["rows"] == 6
+    assert document["ratio_to_limit"] == document["ratio_to"] == {}
+    assert document["ratio_to_of_transformers"]["outlines-transformers"] == pytest.approx(
+        rates["localjudge-transformers"] / rates["outlines-transformers"]
+    )
+    assert document["valid_share"] == {
+        "localjudge-transformers": 1.0,
+        "outlines-transformers": 1.0,
+    }
+    assert {(item["way"], item["cache"], item["rows"]) for item in document["details"]} == {
+        ("localjudge-transformers", "cold", 6),
+        ("localjudge-transformers", "warm", 6),
+        ("limit-transformers", "cold", 6),
+        ("limit-transformers", "warm", 6),
+        ("outlines-transformers", "none", 3),
+    }
+    assert all(len(item["seconds"]) == 2 for item in document["details"])
+
+
+@pytest.mark.vllm
+@pytest.mark.skipif(not find_spec("vllm"), reason="vLLM is not installed")
+def test_throughput_compares_localjudge_on_vllm_with_the_other_ways(
+    tmp_path: Path, toy: Path
+) -> None:
+    document = throughput(
+        tmp_path,
+        toy,
+        "localjudge-vllm",
+        "guided-outlines",
+        "limit",
+        "guided-xgrammar",
+        "free-text",
+        toy=True,
+    )
+    rates = document["rows_per_s"]
+    assert document["ratio_to_limit"]["localjudge-vllm"] == pytest.approx(
+        rates["localjudge-vllm"] / rates["limit"]
+    )
+    assert document["ratio_to"].keys() == {"guided-outlines", "guided-xgrammar", "free-text"}
+    assert document["valid_share"]["localjudge-vllm"] == 1.0
+    assert "limit" not in document["valid_share"]
+    assert all(0 < share < 1 for share in document["roofline_share"].values())
+
+
+def test_host_path_judges_every_row_and_accounts_for_the_time(tmp_path: Path, toy: Path) -> None:
+    lines = run("host_path.py", "--model", str(toy), "--rows", "200", home=tmp_path)
+    document = json.loads(lines[-1])
+    assert document["rows"] == document["ok"] == 200
+    assert sum(document["stage_cpu_s"].values()) == pytest.approx(200 / document["rows_per_cpu_s"])
+    assert {"read", "render", "encode", "store: save"} <= document["stage_cpu_s"].keys()
+    assert document["machine"]["cores"] == 1
+    assert document["memory_growth_mb"] >= 0
+
+
+def test_generated_rows_are_all_distinct_and_the_same_every_time() -> None:
+    code = (
+        "import json; from workload import make_rows;"
+        "print(json.dumps([[*make_rows(5000)], [*make_rows(5000)], [*make_rows(50, seed=1)]]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "benchmarks")])},
+        check=True,
+    )
+    rows, again, others = json.loads(done.stdout)
+    assert rows == again
+    texts = [row["output"] for row in rows + others]
+    assert len(set(texts)) == len(texts) == 5050
+    assert len({row["id"] for row in rows + others}) == 5050
+    assert 38 <= sum(len(text.split()) for text in texts) / len(texts) <= 46
