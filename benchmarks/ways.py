@@ -119,7 +119,7 @@ class LocaljudgeVllm(_Localjudge):
 
     def forget(self) -> None:
         """Empty the prefix cache."""
-        self._engine._llm.reset_prefix_cache()
+        self._engine.engine.llm.reset_prefix_cache()
 
 
 class LocaljudgeTransformers(_Localjudge):
@@ -133,7 +133,7 @@ class LocaljudgeTransformers(_Localjudge):
 
     def forget(self) -> None:
         """Empty the prefix cache."""
-        self._engine._prefixes.clear()
+        self._engine.engine._prefixes.clear()
 
     def run(self, way: str, load: Load, rows: int, out: Path) -> Any:
         """Judge the first `rows`, or let the engine alone read them."""
