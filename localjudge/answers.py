@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import math
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from localjudge.errors import MetricError
+from localjudge.labels import Label, check_labels, folded
 
 Kind = Literal["classify", "score", "text"]
 Value = str | int
 
+LABEL = "<label>"  # where a prompt shows an answer whose labels come with each row
 EXPLANATION_OPENING = '{"explanation": "'
 # A JSON string of one line, up to and with its closing quotation mark.
 EXPLANATION_PATTERN = r'(?:[^"\\\x00-\x1f\x7f]|\\["\\])+"'
@@ -29,15 +30,6 @@ def document(value: Value, explanation: str | None = None) -> str:
 def pattern_of(texts: Sequence[str]) -> str:
     """Return a regular expression that matches exactly `texts`."""
     return "(" + "|".join(re.escape(text) for text in texts) + ")"
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """One label of a classification, what it means, and the number it counts as, if any."""
-
-    name: str
-    meaning: str = ""
-    score: float | None = None
 
 
 class _Closed:
@@ -116,9 +108,7 @@ class Labels(_Closed):
                 field="answers.labels",
                 hint="declare at least two labels",
             )
-        seen: dict[str, str] = {}
-        for label in self.labels:
-            _check_label(label, seen)
+        check_labels(self.labels)
 
     @classmethod
     def of(cls, labels: Mapping[str, str | Label] | Sequence[str]) -> Labels:
@@ -238,7 +228,7 @@ class Text:
     kind: ClassVar[Kind] = "text"
 
     def __post_init__(self) -> None:
-        if self.max_sentences < 1 or self._share <= len(self.begins.split()):
+        if self.max_sentences < 1 or self.share <= len(self.begins.split()):
             raise MetricError(
                 f"{self.max_sentences} sentence(s) and {self.max_words} words leave no room",
                 field="answers.text",
@@ -252,7 +242,8 @@ class Text:
             )
 
     @property
-    def _share(self) -> int:
+    def share(self) -> int:
+        """The most words of a sentence, where there is more than one."""
         return self.max_words // self.max_sentences
 
     @property
@@ -272,8 +263,8 @@ class Text:
         single = f"{first}(?:{more}){{{least},{rest}}}[.!?]"
         if self.max_sentences == 1:
             return f'{single}"'
-        start = f"{first}(?:{more}){{{least},{self._share - max(begun, 1)}}}[.!?]"
-        further = f"(?:{more}){{1,{self._share}}}[.!?]"
+        start = f"{first}(?:{more}){{{least},{self.share - max(begun, 1)}}}[.!?]"
+        further = f"(?:{more}){{1,{self.share}}}[.!?]"
         several = f"{start}(?:{further}){{1,{self.max_sentences - 1}}}"
         return f'(?:{single}|{several})"'
 
@@ -329,14 +320,21 @@ class Open:
         Raises:
             MetricError: the labels cannot be told apart; see `Labels`.
         """
-        entries = Labels.entries(labels)
-        names = {label.name for label in entries}
-        return Labels((*entries, *(label for label in self.always if label.name not in names)))
+        given = Labels.entries(labels)
+        check_labels(given)
+        standing = {folded(label.name): label for label in self.always}
+        entries = []
+        for label in given:
+            # A list may name a standing label itself, in any place; the bare name keeps its sense.
+            same = standing.pop(folded(label.name), None)
+            bare = label == Label(label.name)
+            entries.append(replace(same, name=label.name) if same and bare else label)
+        return Labels((*entries, *standing.values()))
 
     @property
     def documents(self) -> tuple[str, ...]:
         """One document that stands for all, as the prompt shows it."""
-        return (document("..."),)
+        return (document(LABEL),)
 
     @property
     def values(self) -> tuple[Value, ...]:
@@ -356,34 +354,3 @@ class Open:
 
 Closed = Labels | Scale
 AnswerSpace = Labels | Scale | Text | Open
-
-
-def _check_label(label: Label, seen: dict[str, str]) -> None:
-    name = label.name
-    field = f"answers.labels.{name}"
-    if not isinstance(name, str):
-        raise MetricError(
-            f"the label {name!r} is of type {type(name).__name__}, not text",
-            field="answers.labels",
-            hint=f"put it in quotes: {json.dumps(str(name))}",
-        )
-    if not name.strip():
-        raise MetricError(f"the label {name!r} is blank", field="answers.labels")
-    if name != name.strip():
-        raise MetricError(f"the label {name!r} has spaces at its ends", field=field)
-    if any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in name):
-        raise MetricError(
-            f"the label {name!r} holds a control character, line break or lone surrogate",
-            field="answers.labels",
-            hint="labels are single lines of plain text",
-        )
-    folded = unicodedata.normalize("NFKC", name).casefold()
-    if folded in seen:
-        other = seen[folded]
-        problem = f"the label {name!r} is declared twice"
-        if other != name:
-            problem = f"the labels {other!r} and {name!r} differ only in case or Unicode form"
-        raise MetricError(problem, field=field)
-    seen[folded] = name
-    if label.score is not None and not math.isfinite(label.score):
-        raise MetricError(f"the score {label.score} is not a finite number", field=field)

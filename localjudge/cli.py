@@ -10,6 +10,7 @@ from typing import Annotated, Literal, NoReturn
 
 import typer
 
+from localjudge.answers import Kind
 from localjudge.encoding import PromptMode
 from localjudge.errors import ConfigError, LocaljudgeError
 from localjudge.judge import Decoding
@@ -50,15 +51,28 @@ def _stopped(number: int, _frame: FrameType | None) -> NoReturn:
 
 @app.command()
 def run(
-    metrics: Annotated[
-        list[str], typer.Argument(help="Shipped metrics by name, or metric files by path.")
-    ],
     data: Annotated[Path, typer.Option(help="Rows: .jsonl, .csv, .tsv or .parquet.")],
     model: Annotated[str, typer.Option(help="Name of an installed model, or a model folder.")],
     out: Annotated[Path, typer.Option(help="Run folder: new, or that of the same run.")],
+    metrics: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="METRIC", help="Shipped metrics by name, or files by path."),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="Label file: of a metric of your own, with --text, or of topic."),
+    ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(help="What that metric reads: text with {column} placeholders."),
+    ] = None,
     mapping: Annotated[
         list[str] | None,
-        typer.Option("--map", help="INPUT=COLUMN, where a metric's default does not fit."),
+        typer.Option(
+            "--map",
+            help="INPUT=COLUMN, where a metric's default does not fit. COLUMN may be a path: "
+            "attributes.output.value, documents[0].text.",
+        ),
     ] = None,
     id_column: Annotated[str | None, typer.Option(help="Column of the rows' ids.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Judge only the first N rows.")] = None,
@@ -92,15 +106,19 @@ def run(
 
     The same command goes on where an earlier one was stopped.
 
+    A metric of your own needs no file of its own: --labels names a TOML file with a [labels] or
+    [scale] table, answer = "what it means", and may give name, definition and direction; --text
+    is what the model reads of a row. Without --text, the labels are the topics of `topic`.
+
     Exit code: 0 all rows have a verdict, 3 finished with failed rows, 1 stopped.
     """
-    from localjudge.library import find_metric
+    from localjudge.library import find_metrics
     from localjudge.run import run_file
     from localjudge.terminal import print_result, progress_bar
 
     with progress_bar() as on_progress:
         result = run_file(
-            [find_metric(name) for name in metrics],
+            find_metrics(metrics or [], labels=labels, text=text),
             data,
             model=model,
             out=out,
@@ -140,6 +158,28 @@ def show(
     print_verdicts(read_verdicts(folder), limit)
 
 
+@app.command()
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    wide: Annotated[
+        bool, typer.Option("--wide", help="One row for each input row, with all its metrics.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="A .jsonl, .csv or .parquet file; by default a .csv file in the run folder."
+        ),
+    ] = None,
+) -> None:
+    """Write the verdicts of a run as a table for other tools.
+
+    In CSV, texts that a spreadsheet could take for a formula get a ' in front.
+    """
+    from localjudge.exports import export_run
+
+    print(export_run(folder, out, wide=wide))
+
+
 @metrics_app.callback()
 def metrics(context: typer.Context) -> None:
     """List the shipped metrics."""
@@ -156,6 +196,9 @@ def show_metric(
     model: Annotated[
         str | None, typer.Option(help="Print the prompt in this model's chat template.")
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print the prompt that asks for an explanation.")
+    ] = False,
 ) -> None:
     """Print a metric's file, and the prompt as a model gets it."""
     from localjudge.library import find_metric
@@ -166,7 +209,7 @@ def show_metric(
         from localjudge.models import load_tokenizer
 
         tokenizer = load_tokenizer(model)
-    print_prompt(metric, tokenizer)
+    print_prompt(metric, tokenizer, explain=explain)
 
 
 @metrics_app.command("check")
@@ -178,6 +221,22 @@ def check_metric(
     from localjudge.terminal import print_metrics
 
     print_metrics([load_metric(file)])
+
+
+@metrics_app.command("new")
+def new_metric(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the metric is called.")],
+    kind: Annotated[Kind, typer.Option(help="What it answers with: a label, a number or a text.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The file; by default NAME.toml in this folder.")
+    ] = None,
+) -> None:
+    """Write a metric file to start from, with comments."""
+    from localjudge.library import write_starter
+
+    path = out or Path(f"{name}.toml")
+    write_starter(name, kind, path)
+    print(f"{path}\nnow change it, then: localjudge metrics check {path}")
 
 
 @models_app.callback()

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, get_args
 
 from localjudge.answers import Labels, Open, Scale, Text, Value, document
 from localjudge.errors import MetricError
-from localjudge.metric_file import Direction, closest
+from localjudge.metric_file import Direction
 from localjudge.templates import CHOICES, Template
+from localjudge.toml_file import closest
 
 if TYPE_CHECKING:
     from localjudge.metrics import Example, Metric, Pair
@@ -41,13 +42,22 @@ def check_metric(metric: Metric) -> None:
         _check_example(metric, example, f"examples[{index}]")
 
 
-def _check_names(metric: Metric) -> None:
-    if not _METRIC_NAME.fullmatch(metric.name):
+def check_name(name: str) -> None:
+    """Check that `name` can be that of a metric.
+
+    Raises:
+        MetricError: it cannot.
+    """
+    if not _METRIC_NAME.fullmatch(name):
         raise MetricError(
-            f"{metric.name!r} cannot be the name of a metric",
+            f"{name!r} cannot be the name of a metric",
             field="name",
             hint="use letters, digits, `_`, `.` and `-`, and begin with a letter, digit or `_`",
         )
+
+
+def _check_names(metric: Metric) -> None:
+    check_name(metric.name)
     if metric.direction not in get_args(Direction):
         raise MetricError(
             f"unknown direction {metric.direction!r}",

@@ -11,13 +11,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from localjudge.answers import AnswerSpace, Kind, Label, Labels, Open, Scale, Text, Value
+from localjudge.answers import AnswerSpace, Kind, Labels, Open, Scale, Text, Value
 from localjudge.errors import ConfigError, DataError, MetricError
-from localjudge.messages import Messages
+from localjudge.labels import Label
+from localjudge.messages import LISTED, Messages
 from localjudge.metric_checks import check_metric
-from localjudge.metric_file import Direction, closest, read_metric_file
+from localjudge.metric_file import Direction, read_metric_file
 from localjudge.paths import lookup
 from localjudge.templates import CHOICES, Template, as_text, quote
+from localjudge.toml_file import closest
 
 __all__ = ["Example", "Metric", "Pair", "as_text", "classifier", "load_metric", "quote", "scorer"]
 
@@ -113,19 +115,19 @@ class Metric:
     def with_labels(self, labels: Mapping[str, str | Label] | Sequence[str]) -> Metric:
         """Return the metric with the labels of a run, in place of a list in every row.
 
+        Its examples, which answer with labels of their own, are left out.
+
         Raises:
             MetricError: the metric has labels of its own, or these cannot be told apart.
         """
         if not isinstance(self.answers, Open):
             raise MetricError(
                 f"the metric {self.name} has answers of its own and takes no labels",
-                field="answers",
+                field="labels",
                 hint="to classify by your own labels, give --text too, or write a metric file",
             )
-        closed = self.answers.close(labels)
-        listed = "\n".join(f"- {label}" for label in closed.values)
-        user = Template.parse(self.user).fixed({CHOICES: listed})
-        return replace(self, answers=closed, user=user)
+        user = Template.parse(self.user).for_blocks().fixed({CHOICES: LISTED})
+        return replace(self, answers=self.answers.close(labels), user=user, examples=())
 
     def columns(self, mapping: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the column that fills each input: the user's `mapping`, else the default.

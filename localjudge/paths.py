@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
+
+Steps = tuple[str | int, ...]
 
 _STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(-?\d+)\]")
 
 
 @lru_cache(maxsize=1024)
-def steps(path: str) -> tuple[str | int, ...]:
+def steps(path: str) -> Steps:
     """Return the keys and indices of a path; a text that is no path is one key."""
     found: list[str | int] = []
     end = 0
@@ -32,20 +35,27 @@ def lookup(fields: Mapping[str, Any], path: str) -> Any:
     return _follow(fields, steps(path))
 
 
-def _follow(value: Any, rest: tuple[str | int, ...]) -> Any:
+def is_reachable(columns: Container[str], path: str) -> bool:
+    """Say whether a table with `columns` can hold a path: its name or its root is one of them."""
+    return path in columns or any(key in columns for key, _ in _heads(steps(path)))
+
+
+def _follow(value: Any, rest: Steps) -> Any:
     if not rest:
         return value
     if isinstance(rest[0], int):
         if not isinstance(value, list) or not -len(value) <= rest[0] < len(value):
             return None
         return _follow(value[rest[0]], rest[1:])
-    if not isinstance(value, Mapping):
-        return None
-    names = 0
-    while names < len(rest) and isinstance(rest[names], str):
-        names += 1
-    for count in range(names, 0, -1):
-        key = ".".join(map(str, rest[:count]))
-        if key in value:
-            return _follow(value[key], rest[count:])
+    if isinstance(value, Mapping):
+        for key, behind in _heads(rest):
+            if key in value:
+                return _follow(value[key], behind)
     return None
+
+
+def _heads(path: Steps) -> Iterator[tuple[str, Steps]]:
+    """Yield each key that `path` may begin with, the longest first, and what is behind it."""
+    names = list(takewhile(lambda step: isinstance(step, str), path))
+    for count in range(len(names), 0, -1):
+        yield ".".join(map(str, names[:count])), path[count:]

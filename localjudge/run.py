@@ -12,6 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from localjudge.answers import Open
 from localjudge.encoding import PromptMode
 from localjudge.engines import pick_engine
 from localjudge.errors import ConfigError
@@ -21,6 +22,7 @@ from localjudge.models import find_model, fingerprint
 from localjudge.records import Row, Status
 from localjudge.store import RunStore, Tally
 from localjudge.tables import check_table, open_table
+from localjudge.tasks import check_asking
 
 _PACKAGES = ("localjudge-llm", "torch", "transformers", "tokenizers", "outlines", "outlines_core")
 
@@ -110,9 +112,11 @@ def run_file(
         LocaljudgeError: the run was stopped; verdicts made before are kept.
     """
     asking = Options(**(options or {}))
+    for metric in metrics:
+        check_asking(metric, explain=asking.explain, orders=asking.permute_labels)
     columns = _columns(metrics, mapping or {})
     table = open_table(data, id_column=id_column, limit=limit)
-    check = check_table(table, {name: None for each in columns.values() for name in each.values()})
+    check = check_table(table, _required(metrics, columns, mapping or {}))
     folder = find_model(model)
     if engine == "auto":
         engine, why = pick_engine()
@@ -189,6 +193,22 @@ def _columns(metrics: Sequence[Metric], mapping: Mapping[str, str]) -> dict[str,
         metric.name: metric.columns({k: v for k, v in mapping.items() if k in metric.inputs})
         for metric in metrics
     }
+
+
+def _required(
+    metrics: Sequence[Metric],
+    columns: Mapping[str, Mapping[str, str]],
+    mapping: Mapping[str, str],
+) -> dict[str, None]:
+    """Return the columns that the data must have: that of an optional input only if it is named."""
+    required: dict[str, None] = {}
+    for metric in metrics:
+        for name, column in columns[metric.name].items():
+            if name not in metric.optional or name in mapping:
+                required[column] = None
+        if isinstance(metric.answers, Open):
+            required[metric.answers.column] = None
+    return required
 
 
 def _chunks(rows: Iterable[Row], size: int) -> Iterator[list[tuple[int, Row]]]:

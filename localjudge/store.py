@@ -7,7 +7,7 @@ import os
 import socket
 import sqlite3
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -35,6 +35,18 @@ CREATE TABLE IF NOT EXISTS verdicts (
 CREATE TABLE IF NOT EXISTS progress (finished INTEGER NOT NULL);
 INSERT INTO progress SELECT 0 WHERE NOT EXISTS (SELECT * FROM progress);
 """
+_COUNTS = (
+    "SELECT status, json_extract(verdict, '$.value'), count(*)"
+    " FROM verdicts WHERE metric = ? GROUP BY 1, 2 ORDER BY 3 DESC"
+)
+_SUMS = (
+    "SELECT avg(json_extract(verdict, '$.confidence')),"
+    " avg(json_extract(verdict, '$.answer_mass')),"
+    " sum(json_extract(verdict, '$.metadata.order_flip')),"
+    " sum(json_extract(verdict, '$.metadata.label_flip')),"
+    " coalesce(sum(json_extract(verdict, '$.truncated')), 0)"
+    " FROM verdicts WHERE metric = ? AND status = ?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +59,11 @@ class Tally:
         values: Number of verdicts of each answer, the most frequent first.
         confidence: Mean confidence of those that have one, or None.
         answer_mass: Mean answer mass of those that have one, or None.
+        order_flips: Number of pairs whose answer depended on which text came first; None if no
+            pairs were judged.
+        label_flips: Number of rows whose answer depended on the order of the labels; None if they
+            were shown in one order.
+        cut: Number of answers whose explanation was cut at its budget.
     """
 
     metric: str
@@ -54,6 +71,9 @@ class Tally:
     values: Mapping[str, int]
     confidence: float | None
     answer_mass: float | None
+    order_flips: int | None
+    label_flips: int | None
+    cut: int
 
     @property
     def rows(self) -> int:
@@ -64,23 +84,6 @@ class Tally:
     def ok(self) -> int:
         """Number of verdicts that have a value."""
         return self.statuses.get(Status.OK, 0)
-
-    @classmethod
-    def of(cls, metric: str, groups: Iterable[Sequence[Any]]) -> Tally:
-        """Add up groups of status, value, number, sum of confidence and sum of answer mass."""
-        statuses: Counter[str] = Counter()
-        values: Counter[str] = Counter()
-        sums = [0.0, 0.0]
-        read = 0
-        for status, value, number, *parts in groups:
-            statuses[status] += number
-            if status == Status.OK:
-                values[str(value)] += number
-            if None not in parts:
-                read += number
-                sums = [total + part for total, part in zip(sums, parts, strict=True)]
-        confidence, mass = (total / read if read else None for total in sums)
-        return cls(metric, statuses, values, confidence, mass)
 
 
 class RunStore:
@@ -195,15 +198,18 @@ class RunStore:
 
     def tallies(self) -> tuple[Tally, ...]:
         """Return what the verdicts are, metric by metric."""
-        query = (
-            "SELECT status, json_extract(verdict, '$.value'), count(*),"
-            " sum(json_extract(verdict, '$.confidence')),"
-            " sum(json_extract(verdict, '$.answer_mass'))"
-            " FROM verdicts WHERE metric = ? GROUP BY 1, 2 ORDER BY 3 DESC"
-        )
         with self._errors():
-            groups = {name: self._db.execute(query, (name,)).fetchall() for name in self.metrics}
-        return tuple(Tally.of(name, groups[name]) for name in self.metrics)
+            return tuple(self._tally(metric) for metric in self.metrics)
+
+    def _tally(self, metric: str) -> Tally:
+        statuses: Counter[str] = Counter()
+        values: Counter[str] = Counter()
+        for status, value, number in self._db.execute(_COUNTS, (metric,)):
+            statuses[status] += number
+            if status == Status.OK:
+                values[str(value)] += number
+        sums = self._db.execute(_SUMS, (metric, Status.OK)).fetchone()
+        return Tally(metric, dict(statuses.most_common()), dict(values), *sums)
 
     def bind(self, resolved: Mapping[str, Any]) -> None:
         """Record what the engine turned out to be; on a later start, make sure it is the same.

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from localjudge.errors import ConfigError, DataError, RunError
+from localjudge.paths import is_reachable, steps
 from localjudge.readers import read
 from localjudge.records import Row, Verdict
 
@@ -119,7 +120,7 @@ def check_table(table: Table, required: Iterable[str] = ()) -> TableCheck:
 
     Args:
         table: The table.
-        required: Columns that at least one row must have.
+        required: Columns that at least one row must have, or paths into one.
 
     Raises:
         DataError: a row cannot be read, two rows have one id, or a required column is in no row.
@@ -134,7 +135,7 @@ def check_table(table: Table, required: Iterable[str] = ()) -> TableCheck:
         if not row.fields.keys() <= columns.keys():
             columns.update(dict.fromkeys(row.fields))
     _check_unique(table, hashes)
-    missing = [name for name in required if name not in columns]
+    missing = [name for name in required if not is_reachable(columns, name)]
     if missing:
         raise _absent(missing, columns, table.path)
     return TableCheck(len(hashes), sha256.hexdigest())
@@ -167,8 +168,9 @@ def _absent(missing: Sequence[str], columns: Iterable[str], path: Path) -> DataE
     plain = {name.strip().casefold(): name for name in columns}
     hints = []
     for name in missing:
-        for close in difflib.get_close_matches(name.strip().casefold(), plain, n=1):
-            hints.append(f"did you mean {plain[close]!r} for {name!r}?")
+        for part in dict.fromkeys((name, str(steps(name)[0]))):
+            for close in difflib.get_close_matches(part.strip().casefold(), plain, n=1):
+                hints.append(f"did you mean {plain[close]!r} for {part!r}?")
     hints.append(f"the columns present: {', '.join(map(repr, columns))}")
     return DataError(
         f"no such column: {', '.join(map(repr, missing))}", path=path, hint=" ".join(hints)

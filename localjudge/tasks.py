@@ -80,6 +80,27 @@ class Question(NamedTuple):
     body: str
 
 
+def check_asking(metric: Metric, *, explain: bool, orders: int = 1) -> None:
+    """Check that a metric can be asked so; see `Task`.
+
+    Raises:
+        ConfigError: it answers with text and is to be explained, or it is to be asked in several
+            orders of its labels and has no list of them.
+    """
+    if explain and isinstance(metric.answers, Text):
+        raise ConfigError(
+            f"the metric {metric.name} answers with text, which is not explained",
+            field="explain",
+            hint="run it without explanations, apart from the other metrics",
+        )
+    if orders > 1 and not isinstance(metric.answers, Labels):
+        raise ConfigError(
+            f"the metric {metric.name} has no list of labels that could be put in orders",
+            field="permute_labels",
+            hint="ask it in one order, apart from the other metrics",
+        )
+
+
 class Task:
     """One metric made ready for one model.
 
@@ -104,16 +125,7 @@ class Task:
         explain: bool = False,
         orders: int = 1,
     ) -> None:
-        if explain and isinstance(metric.answers, Text):
-            raise ConfigError(
-                f"the metric {metric.name} answers with text, which is not explained",
-                field="explain",
-            )
-        if orders > 1 and not isinstance(metric.answers, Labels):
-            raise ConfigError(
-                f"the metric {metric.name} has no list of labels that could be put in orders",
-                field="permute_labels",
-            )
+        check_asking(metric, explain=explain, orders=orders)
         self.metric = metric
         self.columns = metric.columns(mapping)
         self.explain = explain
@@ -157,7 +169,7 @@ class Task:
             if len(self._by_labels) >= _KEPT_LISTS:
                 self._by_labels.clear()
             try:
-                closed = replace(self.metric, answers=answers.close(labels), examples=())
+                closed = self.metric.with_labels(labels)
                 self._by_labels[labels] = self._variant(closed, range(len(closed.answers.values)))
             except MetricError as error:
                 self._by_labels[labels] = error

@@ -140,4 +140,4 @@ class Template:
 
 def _escape(text: str) -> str:
     """Return `text` so that a template prints it as it is."""
-    return _PLACEHOLDER.sub(lambda match: f"{{{{{match[1] or match[2]}}}}}", text)
+    return _PLACEHOLDER.sub(lambda match: f"{{{match[0]}}}", text)

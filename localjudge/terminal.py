@@ -13,9 +13,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from localjudge.answers import AnswerSpace, Open, Scale
+from localjudge.answers import Text as TextAnswer
 from localjudge.errors import TokenizerError
 from localjudge.messages import Messages
 from localjudge.records import Status, Verdict
+from localjudge.tasks import check_asking
 from localjudge.templates import CHOICES
 
 if TYPE_CHECKING:
@@ -119,6 +122,14 @@ def print_result(result: RunResult) -> None:
             out.print("   ", printable(value), f" {number} ({number / tally.ok:.0%})", sep="")
         if tally.confidence is not None:
             out.print(f"  confidence  {tally.confidence:.2f} on average")
+        if tally.order_flips is not None:
+            share = f"{tally.order_flips} ({tally.order_flips / tally.ok:.0%})"
+            out.print(f"  order flips {share}: which text came first decided, so they are ties")
+        if tally.label_flips is not None:
+            share = f"{tally.label_flips} ({tally.label_flips / tally.ok:.0%})"
+            out.print(f"  label flips {share}: the answer depended on the order of the labels")
+        if tally.cut:
+            out.print(f"  cut         {tally.cut} explanations ended at their budget")
         if tally.answer_mass is not None and tally.answer_mass < _LOW_MASS:
             out.print(
                 f"  [yellow]answer mass {tally.answer_mass:.2g} on average: left to itself, the "
@@ -179,13 +190,25 @@ def print_metrics(metrics: Iterable[Metric]) -> None:
         table.add_column(column, overflow="fold")
     for metric in metrics:
         reads = ", ".join(
-            name if name == column else f"{name}={column}" for name, column in metric.inputs.items()
+            (name if name == column else f"{name}={column}")
+            + (" (optional)" if name in metric.optional else "")
+            for name, column in metric.inputs.items()
         )
-        values = [str(value) for value in metric.answers.values]
-        answers = f"{values[0]} to {values[-1]}" if metric.kind == "score" else ", ".join(values)
         better = {"maximize": "higher", "minimize": "lower"}.get(metric.direction, "-")
-        table.add_row(metric.name, metric.kind, reads, printable(answers), better)
+        answers = printable(_in_short(metric.answers))
+        table.add_row(metric.name, metric.kind, reads, answers, better)
     console().print(table)
+
+
+def _in_short(answers: AnswerSpace) -> str:
+    if isinstance(answers, Scale):
+        return f"{answers.low} to {answers.high}"
+    if isinstance(answers, TextAnswer):
+        return f"{answers.begins} ... (at most {answers.max_words} words)".lstrip()
+    listed = ", ".join(map(str, answers.values))
+    if isinstance(answers, Open):
+        return f"those in column {answers.column} or of --labels; {listed}"
+    return listed
 
 
 def print_prompt(
@@ -194,7 +217,11 @@ def print_prompt(
     """Print a metric's file, then its prompt with every input shown as its own name.
 
     With a tokenizer, the prompt is the text of exactly the tokens that its model gets.
+
+    Raises:
+        ConfigError: an explanation is to be shown, and the metric has none.
     """
+    check_asking(metric, explain=explain)
     if metric.path is not None:
         _print_section(str(metric.path), metric.path.read_text(encoding="utf-8-sig"))
     values = {name: f"({name})" for name in (*metric.inputs, CHOICES)}
