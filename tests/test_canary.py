@@ -31,7 +31,7 @@ class Reads(ScriptedEngine):
         super().__init__()
         self.log_probs = log_probs
 
-    def choose(self, prompts, tree):
+    def choose(self, prompts, trees):
         return [Choice(self.log_probs) for _ in prompts]
 
 
