@@ -21,7 +21,8 @@ def steps(path: str) -> Steps:
     while end < len(path) and (match := _STEP.match(path, end)):
         found.append(match[1] if match[1] is not None else int(match[2]))
         end = match.end()
-    return tuple(found) if end == len(path) and isinstance(found[0], str) else (path,)
+    whole = found and end == len(path) and isinstance(found[0], str)
+    return tuple(found) if whole else (path,)
 
 
 def lookup(fields: Mapping[str, Any], path: str) -> Any:

@@ -35,9 +35,11 @@ CREATE TABLE IF NOT EXISTS verdicts (
 CREATE TABLE IF NOT EXISTS progress (finished INTEGER NOT NULL);
 INSERT INTO progress SELECT 0 WHERE NOT EXISTS (SELECT * FROM progress);
 """
+# Texts are not counted: hardly two are the same. They have neither label nor score.
 _COUNTS = (
-    "SELECT status, json_extract(verdict, '$.value'), count(*)"
-    " FROM verdicts WHERE metric = ? GROUP BY 1, 2 ORDER BY 3 DESC"
+    "SELECT status, CASE WHEN json_extract(verdict, '$.label') IS NOT NULL"
+    " OR json_extract(verdict, '$.score') IS NOT NULL THEN json_extract(verdict, '$.value') END,"
+    " count(*) FROM verdicts WHERE metric = ? GROUP BY 1, 2 ORDER BY 3 DESC"
 )
 _SUMS = (
     "SELECT avg(json_extract(verdict, '$.confidence')),"
@@ -56,7 +58,7 @@ class Tally:
     Attributes:
         metric: Name of the metric.
         statuses: Number of verdicts of each status, the most frequent first.
-        values: Number of verdicts of each answer, the most frequent first.
+        values: Number of verdicts of each answer, the most frequent first; empty for texts.
         confidence: Mean confidence of those that have one, or None.
         answer_mass: Mean answer mass of those that have one, or None.
         order_flips: Number of pairs whose answer depended on which text came first; None if no
@@ -206,7 +208,7 @@ class RunStore:
         values: Counter[str] = Counter()
         for status, value, number in self._db.execute(_COUNTS, (metric,)):
             statuses[status] += number
-            if status == Status.OK:
+            if value is not None:
                 values[str(value)] += number
         sums = self._db.execute(_SUMS, (metric, Status.OK)).fetchone()
         return Tally(metric, dict(statuses.most_common()), dict(values), *sums)
