@@ -16,9 +16,8 @@ Kind = Literal["classify", "score", "text"]
 Value = str | int
 
 LABEL = "<label>"  # where a prompt shows an answer whose labels come with each row
-EXPLANATION_OPENING = '{"explanation": "'
-# A JSON string of one line, up to and with its closing quotation mark.
-EXPLANATION_PATTERN = r'(?:[^"\\\x00-\x1f\x7f]|\\["\\])+"'
+# What stands between single spaces in a text: no stop, and nothing that JSON would escape.
+_WORD = r'[^\s"\\.!?\x00-\x1f\x7f]+'
 
 
 def document(value: Value, explanation: str | None = None) -> str:
@@ -234,7 +233,7 @@ class Text:
                 field="answers.text",
                 hint="allow more words for each sentence than `begins` has",
             )
-        if not re.fullmatch(r"(?:[^\s\"\\\\.!?]+(?: [^\s\"\\\\.!?]+)*)?", self.begins):
+        if not re.fullmatch(f"(?:{_WORD}(?: {_WORD})*)?", self.begins):
             raise MetricError(
                 f"{self.begins!r} is not a plain beginning of a sentence",
                 field="answers.text.begins",
@@ -254,19 +253,18 @@ class Text:
     @property
     def pattern(self) -> str:
         """What may follow the opening, up to and with the closing quotation mark."""
-        begun = len(self.begins.split())
-        word = r'[^\x00-\x20"\\.!?\x7f]+'
-        first = "" if begun else word
-        more = f" {word}"
-        rest = self.max_words - max(begun, 1)
-        least = 1 if begun else 0
-        single = f"{first}(?:{more}){{{least},{rest}}}[.!?]"
+        alone = self._first_sentence(self.max_words)
         if self.max_sentences == 1:
-            return f'{single}"'
-        start = f"{first}(?:{more}){{{least},{self.share - max(begun, 1)}}}[.!?]"
-        further = f"(?:{more}){{1,{self.share}}}[.!?]"
-        several = f"{start}(?:{further}){{1,{self.max_sentences - 1}}}"
-        return f'(?:{single}|{several})"'
+            return f'{alone}"'
+        further = f"(?: {_WORD}){{1,{self.share}}}[.!?]"
+        first = self._first_sentence(self.share)
+        return f'(?:{alone}|{first}(?:{further}){{1,{self.max_sentences - 1}}})"'
+
+    def _first_sentence(self, most: int) -> str:
+        begun = len(self.begins.split())
+        if begun:
+            return f"(?: {_WORD}){{1,{most - begun}}}[.!?]"
+        return f"{_WORD}(?: {_WORD}){{0,{most - 1}}}[.!?]"
 
     @property
     def documents(self) -> tuple[str, ...]:

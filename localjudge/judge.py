@@ -6,24 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from localjudge.answers import EXPLANATION_PATTERN, Text
+from localjudge.answers import Text
 from localjudge.canary import check_engine
-from localjudge.encoding import PromptEncoder, PromptMode
+from localjudge.encoding import PromptEncoder, PromptFrame, PromptMode
 from localjudge.engines import open_engine
 from localjudge.engines.base import Draft, Engine, Failure
 from localjudge.errors import ConfigError, DataError, TokenizerError
-from localjudge.outcomes import (
-    Explanation,
-    Outcome,
-    Prompt,
-    Refusal,
-    join,
-    parse_answer,
-    parse_text,
-    read_choice,
-)
+from localjudge.explanations import PATTERN
+from localjudge.outcomes import Outcome, Prompt, Refusal, explain, join, parse_answer, read_choice
 from localjudge.records import Row, Status, Verdict
 from localjudge.tasks import Question, Task, Variant
 
@@ -46,7 +38,7 @@ class Options:
         permute_labels: In how many orders of its labels a classification is asked.
 
     Raises:
-        ConfigError: a number is not positive.
+        ConfigError: an option is out of its range, or two do not go together.
     """
 
     decoding: Decoding = "direct"
@@ -55,9 +47,21 @@ class Options:
     permute_labels: int = 1
 
     def __post_init__(self) -> None:
+        if self.decoding not in get_args(Decoding):
+            raise ConfigError(
+                f"there is no decoding {self.decoding!r}",
+                field="decoding",
+                hint=f"one of: {', '.join(get_args(Decoding))}",
+            )
         for name in ("explain_tokens", "permute_labels"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{getattr(self, name)} is not positive", field=name)
+        if self.permute_labels > 1 and self.decoding == "guided":
+            raise ConfigError(
+                "guided decoding knows no probabilities, which several orders would be joined by",
+                field="permute_labels",
+                hint="use decoding `direct`, or ask in one order",
+            )
 
 
 class Judge:
@@ -101,6 +105,7 @@ class Judge:
             ModelError: there is no such model here, or its folder is damaged or not allowed.
             EngineError: the engine cannot load it.
         """
+        Options(**options)  # what is wrong with them is said before the model is loaded
         opened = open_engine(engine, model, **(settings or {}))
         return cls(opened, prompt_mode=prompt_mode, **options)
 
@@ -125,7 +130,10 @@ class Judge:
         Raises:
             EngineError: what came back is no allowed answer, or no probability.
         """
-        check_engine(self.engine, self.encoder, guided=self.options.decoding == "guided")
+        if self.options.decoding == "direct":
+            check_engine(self.engine, self.encoder, guided=False)
+        if self.options.decoding == "guided" or self.options.explain:
+            check_engine(self.engine, self.encoder, guided=True)
 
     def run(
         self,
@@ -165,63 +173,44 @@ class Judge:
             {question for each in asked if not isinstance(each, Refusal) for question in each},
             key=lambda question: (question.variant.frame.head, question.body),
         )
-        prompts, outcomes = self._encode(task, questions)
-        if isinstance(task.metric.answers, Text):
-            outcomes |= self._write_text(prompts)
-        else:
+        outcomes: dict[Question, Outcome] = {}
+        for frame, group in groupby(questions, key=lambda question: question.variant.frame):
+            prompts, refused = self._encode(frame, [*group])
+            outcomes |= refused
             if task.explain:
-                prompts, failed = self._explain(prompts)
-                outcomes |= failed
-            outcomes |= self._read(prompts) if self._direct else self._write(prompts)
-        return [
-            join(task, row, each, [] if isinstance(each, Refusal) else [outcomes[q] for q in each])
-            for row, each in zip(rows, asked, strict=True)
-        ]
+                prompts, refused = self._explain(prompts)
+                outcomes |= refused
+            outcomes |= self._write(prompts) if self._writes(task) else self._read(prompts)
+        answered = [[a] if isinstance(a, Refusal) else [outcomes[q] for q in a] for a in asked]
+        return [join(task.metric, row, each) for row, each in zip(rows, answered, strict=True)]
+
+    def _writes(self, task: Task) -> bool:
+        return self.options.decoding == "guided" or isinstance(task.metric.answers, Text)
 
     def _encode(
-        self, task: Task, questions: Sequence[Question]
+        self, frame: PromptFrame, questions: Sequence[Question]
     ) -> tuple[dict[Question, Prompt], dict[Question, Outcome]]:
         """Encode the questions; a prompt that leaves no room for the answer is refused whole."""
         prompts: dict[Question, Prompt] = {}
         refused: dict[Question, Outcome] = {}
-        explained = self.options.explain_tokens if task.explain else 0
-        for frame, group in groupby(questions, key=lambda question: question.variant.frame):
-            together = [*group]
-            encoded = frame.encode([question.body for question in together])
-            for question, ids in zip(together, encoded, strict=True):
-                room = question.variant.answer_tokens + explained
-                if isinstance(ids, TokenizerError):
-                    refused[question] = Refusal(Status.ENGINE_ERROR, str(ids))
-                elif len(ids) + room > self.engine.context_length:
-                    error = (
-                        f"{len(ids)} prompt tokens and up to {room} for the answer; "
-                        f"the limit is {self.engine.context_length}"
-                    )
-                    refused[question] = Refusal(Status.INPUT_TOO_LONG, error, len(ids))
-                else:
-                    prompts[question] = Prompt(ids, len(ids))
+        encoded = frame.encode([question.body for question in questions])
+        for question, ids in zip(questions, encoded, strict=True):
+            if isinstance(ids, TokenizerError):
+                refused[question] = Refusal(Status.ENGINE_ERROR, str(ids))
+                continue
+            variant = question.variant
+            prompt = Prompt(variant, variant.opening.extend(ids), len(ids))
+            room = len(prompt.ids) - len(ids) + variant.answer_tokens
+            room += self.options.explain_tokens if variant.messages.explain else 0
+            if len(ids) + room > self.engine.context_length:
+                error = (
+                    f"{len(ids)} prompt tokens and up to {room} for the answer; "
+                    f"the limit is {self.engine.context_length}"
+                )
+                refused[question] = Refusal(Status.INPUT_TOO_LONG, error, prompt)
+            else:
+                prompts[question] = prompt
         return prompts, refused
-
-    def _read(self, prompts: Mapping[Question, Prompt]) -> dict[Question, Outcome]:
-        """Read each answer's probability at the places where the answers part."""
-        trees = [question.variant.answer_tree() for question in prompts]
-        extended = [t.extend(p.ids) for t, p in zip(trees, prompts.values(), strict=True)]
-        results = self.engine.choose(extended, trees) if prompts else []
-        return {
-            question: read_choice(question.variant, prompt, result)
-            for (question, prompt), result in zip(prompts.items(), results, strict=True)
-        }
-
-    def _write(self, prompts: Mapping[Question, Prompt]) -> dict[Question, Outcome]:
-        """Let the model write each answer under its pattern, and read it strictly."""
-        drafts = self._drafts(prompts, lambda variant: (variant.pattern, variant.answer_tokens))
-        return {q: parse_answer(q.variant, prompts[q], draft) for q, draft in drafts.items()}
-
-    def _write_text(self, prompts: Mapping[Question, Prompt]) -> dict[Question, Outcome]:
-        """Let the model write each text within its limits."""
-        begun = {q: prompt.then(q.variant.opening) for q, prompt in prompts.items()}
-        drafts = self._drafts(begun, lambda variant: (variant.pattern, variant.answer_tokens))
-        return {q: parse_text(q.variant, prompts[q], draft) for q, draft in drafts.items()}
 
     def _explain(
         self, prompts: Mapping[Question, Prompt]
@@ -231,21 +220,33 @@ class Judge:
         An explanation that its budget cuts off ends at its last whole word: the verdict is not
         lost to it.
         """
-        begun = {q: prompt.then(q.variant.opening) for q, prompt in prompts.items()}
         budget = self.options.explain_tokens
-        drafts = self._drafts(begun, lambda _: (EXPLANATION_PATTERN, budget))
         explained: dict[Question, Prompt] = {}
         failed: dict[Question, Outcome] = {}
-        for question, draft in drafts.items():
-            if isinstance(draft, Failure):
-                failed[question] = Refusal(
-                    Status.ENGINE_ERROR, draft.error, prompts[question].tokens
-                )
-                continue
-            explanation = Explanation.of(draft)
-            ids = self.encoder.content.encode(explanation.written)
-            explained[question] = replace(begun[question].then(ids), explanation=explanation)
+        for question, draft in self._drafts(prompts, lambda _: (PATTERN, budget)).items():
+            prompt = prompts[question]
+            explanation = explain(prompt, draft)
+            if isinstance(explanation, Refusal):
+                failed[question] = explanation
+            else:
+                ids = [*prompt.ids, *self.encoder.content.encode(explanation.written)]
+                explained[question] = replace(prompt, ids=ids, explanation=explanation)
         return explained, failed
+
+    def _read(self, prompts: Mapping[Question, Prompt]) -> dict[Question, Outcome]:
+        """Read each answer's probability at the places where the answers part."""
+        trees = [question.variant.tree for question in prompts]
+        extended = [t.extend(p.ids) for t, p in zip(trees, prompts.values(), strict=True)]
+        results = self.engine.choose(extended, trees) if prompts else []
+        return {
+            question: read_choice(prompt, result)
+            for (question, prompt), result in zip(prompts.items(), results, strict=True)
+        }
+
+    def _write(self, prompts: Mapping[Question, Prompt]) -> dict[Question, Outcome]:
+        """Let the model write each answer under its pattern, and read it strictly."""
+        drafts = self._drafts(prompts, lambda variant: (variant.pattern, variant.answer_tokens))
+        return {question: parse_answer(prompts[question], drafts[question]) for question in prompts}
 
     def _drafts(
         self,
@@ -261,10 +262,6 @@ class Judge:
             ids = [prompts[question].ids for question in group]
             drafts |= zip(group, self.engine.write(ids, pattern, budget), strict=True)
         return drafts
-
-    @property
-    def _direct(self) -> bool:
-        return self.options.decoding == "direct"
 
     def close(self) -> None:
         """Free the model."""

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
+from math import factorial
 from random import Random
 from typing import NamedTuple
 
-from localjudge.answers import EXPLANATION_OPENING, Closed, Labels, Open, Text, Value, pattern_of
+from localjudge import explanations
+from localjudge.answers import Closed, Labels, Open, Text, Value, pattern_of
 from localjudge.encoding import PromptEncoder, PromptFrame
-from localjudge.errors import ConfigError, MetricError
+from localjudge.errors import ConfigError, MetricError, TokenizerError
 from localjudge.messages import Messages
 from localjudge.metrics import Metric
 from localjudge.outcomes import Refusal
 from localjudge.paths import lookup
+from localjudge.patterns import check_pattern, check_text
 from localjudge.records import Row, Status
 from localjudge.templates import CHOICES
 from localjudge.tree import AnswerTree
 
-_KEPT_LISTS = 4096  # trees of rows' own label lists
+_KEPT_LISTS = 4096  # of rows' own labels, with their trees
+_LONGEST_LIST = 20_000  # characters; beyond it building the tree takes seconds
 _TOKENS_A_WORD = 4
+_NOTHING = AnswerTree(size=0, dropped=0, prefix=(), branches=())
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -32,45 +36,58 @@ class Variant:
         messages: The metric as messages; its labels may stand in another order.
         answers: Its answers, in that order.
         frame: What stands around a row in the prompt.
-        tree: The answers as tokens; None for text.
-        opening: Ids of the fixed beginning of what is written: a text or an explanation.
+        opening: The fixed beginning of what is written: a text or an explanation; or nothing.
+        tree: The answers as tokens, behind the prompt or the explanation; for text, nothing.
         values: The answers in their declared order.
-        order: For each of `values`, its place among this variant's answers.
+        places: For each of `values`, the place among `answers` of the one that stands for it.
         swapped: Whether the two inputs of a pair stand in the other order.
     """
 
     messages: Messages
     answers: Closed | Text
     frame: PromptFrame
-    tree: AnswerTree | None
-    opening: tuple[int, ...]
+    opening: AnswerTree
+    tree: AnswerTree
     values: tuple[Value, ...]
-    order: tuple[int, ...]
+    places: tuple[int, ...]
     swapped: bool = False
 
     @property
     def pattern(self) -> str:
         """The regular expression for an answer that is written, where the prompt leaves off."""
-        if self.messages.explain and not isinstance(self.answers, Text):
-            return pattern_of(self.answers.endings)
-        return self.answers.pattern
+        if isinstance(self.answers, Text):
+            return self.answers.pattern
+        return pattern_of(self._documents)
 
     @property
     def answer_tokens(self) -> int:
-        """The most tokens that an answer may take, its opening included.
+        """The most tokens that an answer may take, behind its opening.
 
         Under a constraint a model may spell an answer in single bytes, so for a list of answers
         the bytes of the longest are the bound. A text gets four tokens for each word.
         """
         if isinstance(self.answers, Text):
-            return len(self.opening) + _TOKENS_A_WORD * self.answers.max_words
-        return len(self.opening) + 4 + max(len(text.encode()) for text in self.answers.documents)
+            return _TOKENS_A_WORD * self.answers.max_words
+        return 1 + max(len(text.encode()) for text in self._documents)
 
-    def answer_tree(self) -> AnswerTree:
-        """Return the tree, which every answer but text has."""
-        if self.tree is None:
-            raise TypeError(f"the metric {self.messages.metric.name} answers with text")
-        return self.tree
+    @property
+    def _documents(self) -> tuple[str, ...]:
+        if self.messages.explain and not isinstance(self.answers, Text):
+            return self.answers.endings
+        return self.answers.documents
+
+    def parse(self, written: str) -> Value:
+        """Read strictly what was written under the pattern, and return what it stands for.
+
+        Raises:
+            ValueError: it is no allowed answer.
+        """
+        if isinstance(self.answers, Text):
+            return self.answers.parse(f"{self.answers.opening}{written}}}")
+        if self.messages.explain:
+            written = "{" + written.removeprefix('", ')
+        place = self.answers.values.index(self.answers.parse(written))
+        return self.values[self.places.index(place)]
 
 
 class Question(NamedTuple):
@@ -85,7 +102,7 @@ def check_asking(metric: Metric, *, explain: bool, orders: int = 1) -> None:
 
     Raises:
         ConfigError: it answers with text and is to be explained, or it is to be asked in several
-            orders of its labels and has no list of them.
+            orders of its labels and has no list of them, or not so many orders.
     """
     if explain and isinstance(metric.answers, Text):
         raise ConfigError(
@@ -98,6 +115,14 @@ def check_asking(metric: Metric, *, explain: bool, orders: int = 1) -> None:
             f"the metric {metric.name} has no list of labels that could be put in orders",
             field="permute_labels",
             hint="ask it in one order, apart from the other metrics",
+        )
+    most = factorial(len(metric.answers.values))
+    if orders > 1 and orders > most:
+        raise ConfigError(
+            f"the {len(metric.answers.values)} labels of the metric {metric.name} have {most} "
+            f"orders, not {orders}",
+            field="permute_labels",
+            hint=f"ask in at most {most} orders, or judge by this metric apart from the others",
         )
 
 
@@ -112,8 +137,9 @@ class Task:
         orders: In how many orders of the labels each row is asked.
 
     Raises:
-        ConfigError: the metric cannot be asked so.
-        TokenizerError: the model's tokenizer cannot carry the answers.
+        ConfigError: the metric cannot be asked so; see `check_asking`.
+        TokenizerError: the model's tokenizer cannot carry the answers, or outlines_core does not
+            read their pattern as declared.
     """
 
     def __init__(
@@ -126,18 +152,23 @@ class Task:
         orders: int = 1,
     ) -> None:
         check_asking(metric, explain=explain, orders=orders)
+        if explain:
+            check_pattern(explanations.PATTERN, explanations.ALLOWED, explanations.NOT_ALLOWED)
+        if isinstance(metric.answers, Text):
+            check_text(metric.answers)
         self.metric = metric
         self.columns = metric.columns(mapping)
         self.explain = explain
-        self.orders = orders
         self._encoder = encoder
+        self._messages = Messages(metric, explain)
         self._frames: dict[tuple[str, str], PromptFrame] = {}
-        self._by_labels: dict[tuple[str, ...], Variant | MetricError] = {}
-        self._variants: list[Variant] = []
-        if not isinstance(metric.answers, Open):
-            for swapped in (False, True) if metric.pair else (False,):
-                for asked, order in _label_orders(metric, orders):
-                    self._variants.append(self._variant(asked, order, swapped=swapped))
+        self._by_labels: dict[tuple[str, ...], Variant | Refusal] = {}
+        self._variants = [
+            self._variant(Messages(asked, explain), asked.answers, swapped=swapped)
+            for swapped in ((False, True) if metric.pair else (False,))
+            for asked in _in_orders(metric, orders)
+            if not isinstance(asked.answers, Open)  # those are closed row by row
+        ]
 
     def questions(self, row: Row) -> list[Question] | Refusal:
         """Return what to ask about a row, one question for each variant."""
@@ -147,15 +178,14 @@ class Task:
         if isinstance(self.metric.answers, Open):
             return self._open_question(self.metric.answers, row, values)
         return [
-            Question(variant, variant.messages.body(self._shown(values, variant)))
-            for variant in self._variants
+            Question(v, v.messages.body(self._swapped(values) if v.swapped else values))
+            for v in self._variants
         ]
 
-    def _shown(self, values: Mapping[str, str], variant: Variant) -> Mapping[str, str]:
-        if not variant.swapped or self.metric.pair is None:
-            return values
-        first, second = self.metric.pair.inputs
-        return {**values, first: values[second], second: values[first]}
+    def _swapped(self, values: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the values with those of the pair's two inputs exchanged."""
+        other = _exchange(self.metric.pair.inputs if self.metric.pair else ())
+        return {other.get(name, name): value for name, value in values.items()}
 
     def _open_question(
         self, answers: Open, row: Row, values: dict[str, str]
@@ -163,50 +193,54 @@ class Task:
         given = lookup(row.fields, answers.column)
         labels = _label_list(given)
         if labels is None:
-            problem = f"{answers.column} holds no list of labels"
-            return Refusal(Status.MISSING_INPUT, problem)
+            problem = "missing or blank:" if given is None else "no list of labels:"
+            return Refusal(Status.MISSING_INPUT, f"{problem} {answers.column}")
         if labels not in self._by_labels:
             if len(self._by_labels) >= _KEPT_LISTS:
                 self._by_labels.clear()
-            try:
-                closed = self.metric.with_labels(labels)
-                self._by_labels[labels] = self._variant(closed, range(len(closed.answers.values)))
-            except MetricError as error:
-                self._by_labels[labels] = error
+            self._by_labels[labels] = self._close(answers, labels)
         variant = self._by_labels[labels]
-        if isinstance(variant, MetricError):
-            return Refusal(Status.MISSING_INPUT, f"{answers.column}: {variant.problem}")
-        listed = "\n".join(str(value) for value in variant.answers.values)
-        body = Messages(self.metric, self.explain).body(values | {CHOICES: listed})
-        return [Question(variant, body)]
+        if isinstance(variant, Refusal):
+            return variant
+        listed = "\n".join(map(str, variant.values))
+        return [Question(variant, self._messages.body(values | {CHOICES: listed}))]
 
-    def _variant(self, metric: Metric, order: Sequence[int], *, swapped: bool = False) -> Variant:
-        # Where each row has labels of its own, they stand with the row: the frame is the same.
-        shown = self.metric if isinstance(self.metric.answers, Open) else metric
-        frame = self._frame(Messages(shown, self.explain))
-        content, answers, tree, opening = self._encoder.content, metric.answers, None, ""
-        if isinstance(answers, Open):
-            raise TypeError("labels that come with each row are closed before they are asked")
+    def _close(self, answers: Open, labels: tuple[str, ...]) -> Variant | Refusal:
+        """Return how to ask by one list of labels; a bad list costs only the rows that have it."""
+        if sum(map(len, labels)) > _LONGEST_LIST:
+            error = f"{answers.column}: more than {_LONGEST_LIST} characters of labels"
+            return Refusal(Status.INPUT_TOO_LONG, error)
+        try:
+            # The labels stand with the row, so messages and frame are the same for all lists.
+            return self._variant(self._messages, answers.close(labels))
+        except MetricError as error:
+            return Refusal(Status.MISSING_INPUT, f"{answers.column}: {error.problem}")
+        except TokenizerError as error:
+            return Refusal(Status.ENGINE_ERROR, f"{answers.column}: {error.problem}")
+
+    def _variant(
+        self, messages: Messages, answers: Closed | Text, *, swapped: bool = False
+    ) -> Variant:
+        declared = self.metric.answers
+        values = answers.values if isinstance(declared, Open) else declared.values
+        said = _exchange(self.metric.pair.labels if self.metric.pair and swapped else ())
+        frame, content = self._frame(messages), self._encoder.content
+        opening, tree = _NOTHING, _NOTHING
         if isinstance(answers, Text):
-            opening = answers.opening
+            opening = AnswerTree.build(content, [answers.opening], frame.context)
         elif self.explain:
-            opening = EXPLANATION_OPENING
+            opening = AnswerTree.build(content, [explanations.OPENING], frame.context)
             tree = AnswerTree.build(content, answers.endings, "")
         else:
             tree = AnswerTree.build(content, answers.documents, frame.context)
-        values = [answers.values[place] for place in order]
-        places = dict(zip(values, order, strict=True))
-        if swapped and metric.pair is not None:
-            first, second = metric.pair.labels
-            places[first], places[second] = places[second], places[first]
         return Variant(
-            messages=Messages(metric, self.explain),
+            messages=messages,
             answers=answers,
             frame=frame,
+            opening=opening,
             tree=tree,
-            opening=tuple(content.encode(opening)),
-            values=tuple(values),
-            order=tuple(places.values()),
+            values=values,
+            places=tuple(answers.values.index(said.get(value, value)) for value in values),
             swapped=swapped,
         )
 
@@ -217,30 +251,30 @@ class Task:
         return self._frames[key]
 
 
-def _label_orders(metric: Metric, count: int) -> list[tuple[Metric, tuple[int, ...]]]:
-    """Return the metric with its labels in `count` orders, the declared one first.
+def _exchange(two: Sequence[str]) -> dict[Value, str]:
+    """Return the mapping of each of two names to the other."""
+    return dict(zip(two, reversed(two), strict=True))
 
-    With each comes, for every label of the metric, its place in that order. All orders are used if
-    there are no more than `count`; otherwise the first is followed by its rotations, so that every
-    label stands in every place equally often, and then by seeded random ones.
+
+def _in_orders(metric: Metric, count: int) -> Iterator[Metric]:
+    """Yield the metric with its labels in `count` different orders, the declared one first.
+
+    The first is followed by its rotations, which bring every label to every place, and these by
+    seeded random orders.
     """
+    yield metric
     answers = metric.answers
     if not isinstance(answers, Labels):
-        return [(metric, tuple(range(len(answers.values))))]
-    size = len(answers.labels)
-    orders: list[tuple[int, ...]] = [tuple(range(size))]
-    if count > 1:
-        orders = [tuple((i + shift) % size for i in range(size)) for shift in range(size)]
-        if size <= 5:
-            orders += [order for order in permutations(range(size)) if order not in orders]
-        random = Random(0)
-        while len(orders) < count and size > 5:
-            orders.append(tuple(random.sample(range(size), size)))
-    asked = []
-    for order in orders[:count]:
-        labels = Labels(tuple(answers.labels[index] for index in order))
-        asked.append((replace(metric, answers=labels), tuple(order.index(i) for i in range(size))))
-    return asked
+        return
+    places = range(len(answers.labels))
+    orders = [(*places[start:], *places[:start]) for start in places]
+    random = Random(0)
+    while len(orders) < count:
+        order = tuple(random.sample(places, len(places)))
+        if order not in orders:
+            orders.append(order)
+    for order in orders[1:count]:
+        yield replace(metric, answers=Labels(tuple(answers.labels[place] for place in order)))
 
 
 def _label_list(value: object) -> tuple[str, ...] | None:

@@ -40,6 +40,8 @@ class Branch:
 class AnswerTree:
     """Where the answers of one metric part, for one model. Build it with `build`.
 
+    The tree of one text alone has no branches: it is what always follows the prompt.
+
     Attributes:
         size: Number of answers.
         dropped: How many ids at the end of a prompt the tree replaces: more than 0 only where the
@@ -75,7 +77,7 @@ class AnswerTree:
             size=len(paths),
             dropped=len(before) - kept,
             prefix=tuple(paths[0][kept:shared]),
-            branches=tuple(_branches([path[shared:] for path in paths])),
+            branches=tuple(_branches([path[shared:] for path in paths])) if len(paths) > 1 else (),
         )
         _check(content, documents, context, paths)
         return tree
