@@ -5,8 +5,9 @@ import re
 
 import pytest
 
-from localjudge.answers import Label, Labels, Scale
+from localjudge.answers import Labels, Open, Scale, Text, document
 from localjudge.errors import MetricError
+from localjudge.labels import Label
 
 
 def test_documents_hold_real_characters_and_parse_back_exactly():
@@ -96,3 +97,88 @@ def test_expected_score_is_the_mean_under_the_distribution():
     half = Labels((Label("a", score=1.0), Label("b")))
     assert half.expected_score([0.5, 0.5]) is None
     assert (half.score("a"), half.score("b")) == (1.0, None)
+
+
+TOPICS = Open("choices", (Label("other", "None fits.", 0.0),))
+
+
+def test_labels_of_a_row_are_followed_by_those_that_are_always_there():
+    assert TOPICS.close(["a", "b"]).values == ("a", "b", "other")
+    assert TOPICS.close({"a": "x", "b": Label("b", "y")}).meanings == ("x", "y", "None fits.")
+
+
+@pytest.mark.parametrize("spelling", ["other", "Other", "\uff4fther"])
+def test_a_list_may_place_a_standing_label_and_it_keeps_its_meaning(spelling):
+    closed = TOPICS.close([spelling, "a"])
+    assert closed.labels == (Label(spelling, "None fits.", 0.0), Label("a"))
+    assert TOPICS.close({"other": "Mine.", "a": ""}).meanings == ("Mine.", "")
+
+
+@pytest.mark.parametrize("labels", [["a", "A"], ["other", "other"], [" "], [1]])
+def test_labels_of_a_row_must_be_told_apart_too(labels):
+    with pytest.raises(MetricError):
+        TOPICS.close(labels)
+
+
+SUMMARY = Text("The user", max_sentences=2, max_words=12)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The user asked.",
+        "The user asked what one two three four five six seven eight?",
+        "The user asked for tea. The answer was no.",
+        "The user asked what that is. The answer gave no help there!",
+        "The user fragte nach Straßen 开心, très bon.",
+    ],
+)
+def test_a_text_within_its_limits_is_an_answer(text):
+    assert SUMMARY.parse(document(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The user.",
+        "The user asked",
+        "A user asked.",
+        "The user asked what one two three four five six seven eight nine?",
+        "The user asked what that thing is. No.",
+        "The user asked. The answer gave no help to them there!",
+        "The user asked. He did. No.",
+        "The user asked for 3.5 apples.",
+        "The user  asked.",
+        "The user asked .",
+        'The user said "no".',
+        "The user asked.\nNo.",
+        "",
+    ],
+)
+def test_a_text_beyond_its_limits_is_no_answer(text):
+    with pytest.raises(ValueError, match="limits"):
+        SUMMARY.parse(document(text))
+
+
+def test_a_text_without_a_beginning_or_with_one_sentence():
+    assert Text(max_words=2).parse(document("One two.")) == "One two."
+    for text in ("One two three.", "One. Two."):
+        with pytest.raises(ValueError, match="limits"):
+            Text(max_words=2).parse(document(text))
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        ({"max_sentences": 0}, "no room"),
+        ({"begins": "The user", "max_words": 2}, "no room"),
+        ({"begins": "The user", "max_words": 5, "max_sentences": 2}, "no room"),
+        ({"begins": "The user. It"}, "plain beginning"),
+        ({"begins": "The  user"}, "plain beginning"),
+        ({"begins": 'The "user"'}, "plain beginning"),
+    ],
+)
+def test_limits_that_leave_no_text_are_refused(limits, says):
+    with pytest.raises(MetricError, match=says) as caught:
+        Text(**limits)
+    assert caught.value.field.startswith("answers.text")

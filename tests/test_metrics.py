@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localjudge.answers import Label
+from localjudge.answers import Open
 from localjudge.errors import ConfigError, DataError, MetricError
+from localjudge.labels import Label
 from localjudge.messages import QUOTING_RULE, Messages
 from localjudge.metrics import Example, Metric, classifier, load_metric, quote, scorer
 
@@ -272,3 +273,51 @@ def test_a_value_that_has_no_text_is_named_with_its_column():
     with pytest.raises(DataError) as caught:
         metric.values({"output": b"x", "context": "c"}, metric.columns())
     assert caught.value.field == "output"
+
+
+SUBJECT = Metric(
+    name="subject",
+    inputs={"text": "text"},
+    answers=Open("choices", (Label("other", "None fits."),)),
+    user="Choose from {choices} for: {text}",
+    examples=(Example({"choices": "red\nother", "text": "Sky."}, "Not red.", "other"),),
+)
+
+
+def test_labels_of_a_run_take_the_place_of_those_of_a_row():
+    metric = SUBJECT.with_labels({"pets": "Animals.", "{text}": ""})
+    assert metric.answers.values == ("pets", "{text}", "other")
+    assert metric.examples == ()
+    assert (
+        Messages(metric)
+        .user({"text": "t"})
+        .startswith("Choose from\n(those listed above)\nfor:\n> t\n")
+    )
+    assert '- "pets": Animals.\n- "{text}"\n- "other": None fits.' in Messages(metric).system
+
+
+def test_labels_of_a_run_make_another_metric():
+    assert SUBJECT.with_labels(["a"]).digest != SUBJECT.with_labels(["b"]).digest
+    assert SUBJECT.with_labels(["a"]).digest != SUBJECT.digest
+
+
+def test_only_a_metric_that_leaves_its_labels_open_takes_some():
+    with pytest.raises(MetricError, match="answers of its own") as caught:
+        grounded().with_labels(["a", "b"])
+    assert caught.value.hint
+    with pytest.raises(MetricError, match="differ only in case"):
+        SUBJECT.with_labels(["a", "A"])
+
+
+def test_an_optional_input_may_be_missing_and_an_empty_one_is():
+    metric = dataclasses.replace(grounded(), optional=("context",), examples=())
+    values, missing = metric.values({"output": "a", "context": " "}, metric.columns())
+    assert (values, missing) == ({"answer": "a"}, ())
+    assert metric.digest != dataclasses.replace(metric, optional=()).digest
+
+
+def test_an_input_may_be_read_by_a_path():
+    metric = grounded()
+    row = {"output": {"value": "a"}, "documents": [{"text": "c"}]}
+    columns = metric.columns({"answer": "output.value", "context": "documents[0].text"})
+    assert metric.values(row, columns) == ({"answer": "a", "context": "c"}, ())

@@ -134,6 +134,37 @@ def test_counts_are_by_metric_and_status(tmp_path):
         assert (tone.statuses, help_.statuses) == ({"ok": 2, "truncated": 1}, {})
 
 
+def test_means_flips_and_cuts_are_those_of_the_verdicts_that_have_a_value(tmp_path):
+    def asked(place, status=Status.OK, **facts):
+        return place, Verdict(f"r{place}", "tone", status, **facts)
+
+    with RunStore.open(tmp_path, CONFIG) as store:
+        store.save(
+            [
+                asked(0, value="a", label="a", confidence=0.5, answer_mass=0.25),
+                asked(1, value="b", label="b", confidence=1.0, answer_mass=0.75, truncated=True),
+                asked(2, value="b", label="b", metadata={"order_flip": True, "label_flip": False}),
+                asked(3, value="b", label="b", metadata={"order_flip": False, "label_flip": True}),
+                asked(4, Status.TRUNCATED, truncated=True),
+            ]
+        )
+        tone, help_ = store.tallies()
+    assert list(tone.statuses.items()) == [("ok", 4), ("truncated", 1)]
+    assert list(tone.values.items()) == [("b", 3), ("a", 1)]
+    assert (tone.confidence, tone.answer_mass) == (0.75, 0.5)
+    assert (tone.order_flips, tone.label_flips, tone.cut) == (1, 1, 1)
+    assert (help_.order_flips, help_.label_flips, help_.cut) == (None, None, 0)
+
+
+def test_texts_are_not_counted_one_by_one(tmp_path):
+    with RunStore.open(tmp_path, CONFIG) as store:
+        store.save([(n, Verdict(f"r{n}", "tone", Status.OK, value=f"Text {n}.")) for n in range(9)])
+        store.save([(9, Verdict("r9", "help", Status.OK, value=4, score=4.0))])
+        tone, help_ = store.tallies()
+    assert (tone.ok, tone.values) == (9, {})
+    assert help_.values == {"4": 1}
+
+
 def test_a_chunk_is_saved_whole_or_not_at_all(tmp_path):
     with RunStore.open(tmp_path, CONFIG) as store:
         with pytest.raises(ValueError, match="JSON compliant"):

@@ -332,3 +332,12 @@ def test_datasets_loads_what_was_written(tmp_path, monkeypatch, kind, write):
     assert (rows[0]["id"], rows[0]["status"], rows[0]["value"]) == ("0", "engine_error", None)
     assert (rows[2000]["label"], rows[2000]["score"]) == ("très bon", 1.0)
     assert str(rows[2001]["value"]) == "4"
+
+
+def test_a_required_path_needs_a_column_at_its_root(tmp_path):
+    rows = [{"id": "a", "attributes": {"output.value": "x"}, "a.b": {"c": 1}}]
+    table = open_table(jsonl(tmp_path / "rows.jsonl", *rows))
+    check_table(table, ["attributes.output.value", "a.b.c", "attributes[0]"])
+    with pytest.raises(DataError) as caught:
+        check_table(table, ["attribute.output.value"])
+    assert "did you mean 'attributes' for 'attribute'?" in caught.value.hint

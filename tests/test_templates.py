@@ -119,3 +119,11 @@ def test_values_are_never_expanded():
 )
 def test_blocks_stand_on_lines_of_their_own(text, expected):
     assert Template.parse(text).for_blocks().fill({"a": "*"}) == expected
+
+
+@settings(deadline=None)
+@given(texts | st.text(st.sampled_from("{}ab")))
+def test_a_text_that_is_fixed_in_a_template_is_printed_as_it_is(text):
+    template = Template.parse(Template.parse("{a} {b}").fixed({"a": text}))
+    assert template.names == ("b",)
+    assert template.fill({"b": "x"}) == f"{text} x"
