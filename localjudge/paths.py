@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-_STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(-?\d+)\]")
+_STEP = re.compile(r"(?:^|(?<=.)\.)([^.\[\]]+)|\[(-?[0-9]{1,9})\]")
 
 
 @lru_cache(maxsize=1024)
@@ -18,7 +18,8 @@ def steps(path: str) -> tuple[str | int, ...]:
     while end < len(path) and (match := _STEP.match(path, end)):
         found.append(match[1] if match[1] is not None else int(match[2]))
         end = match.end()
-    return tuple(found) if end == len(path) and isinstance(found[0], str) else (path,)
+    whole = end == len(path) and found and isinstance(found[0], str)
+    return tuple(found) if whole else (path,)
 
 
 def lookup(fields: Mapping[str, Any], path: str) -> Any:
