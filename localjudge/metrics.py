@@ -105,9 +105,10 @@ class Metric:
             [message.user_shape for message in messages],
             [*self.answers.documents],
             [None if score is None else float(score) for score in self.answers.scores],
-            repr(self.answers) if isinstance(self.answers, Open | Text) else None,
+            self.answers.column if isinstance(self.answers, Open) else None,
+            repr(self.answers) if isinstance(self.answers, Text) else None,
             self.direction,
-            [*self.optional],
+            sorted(self.optional),
             None if self.pair is None else [*self.pair.inputs, *self.pair.labels, self.pair.tie],
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

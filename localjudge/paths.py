@@ -10,7 +10,7 @@ from typing import Any
 
 Steps = tuple[str | int, ...]
 
-_STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(-?\d+)\]")
+_STEP = re.compile(r"(?:^|(?<=.)\.)([^.\[\]]+)|\[(-?[0-9]{1,9})\]")
 
 
 @lru_cache(maxsize=1024)
@@ -21,7 +21,7 @@ def steps(path: str) -> Steps:
     while end < len(path) and (match := _STEP.match(path, end)):
         found.append(match[1] if match[1] is not None else int(match[2]))
         end = match.end()
-    whole = found and end == len(path) and isinstance(found[0], str)
+    whole = end == len(path) and found and isinstance(found[0], str)
     return tuple(found) if whole else (path,)
 
 

@@ -85,7 +85,10 @@ class Variant:
         if isinstance(self.answers, Text):
             return self.answers.parse(f"{self.answers.opening}{written}}}")
         if self.messages.explain:
-            written = "{" + written.removeprefix('", ')
+            before, comma, rest = written.partition(", ")
+            if before + comma != '", ':
+                raise ValueError("the answer does not go on behind the explanation")
+            written = "{" + rest
         place = self.answers.values.index(self.answers.parse(written))
         return self.values[self.places.index(place)]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from localjudge.errors import DataError
 
 _LINE_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # where str.splitlines ends a line
 CHOICES = "choices"  # the placeholder for a row's own labels
+EMPTY = "(empty)"  # in place of a turn's content; unquoted, so that no content can say it
 _PLACEHOLDER = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_]*)\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -36,23 +38,22 @@ def as_text(value: Any) -> str | None:
 
     Text stays as it is; booleans and numbers are written as in JSON; a conversation, a list of
     objects with `role` and `content`, becomes numbered turns; other lists and objects become JSON
-    with real characters and their keys in the given order. None, NaN and blank text are missing,
-    and so are an empty list and an empty object.
+    with real characters and their keys in the given order. None, NaN and text without a visible
+    character are missing, and so are an empty list, an empty object, and a conversation in which
+    nothing is said.
 
     Raises:
         DataError: a value of any other type, which has no one reading as text.
     """
     if isinstance(value, str):
-        return None if not value or value.isspace() else value
+        return None if _is_blank(value) else value
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, list | dict) and not value:
         return None
-    if isinstance(value, list) and all(
-        isinstance(turn, dict) and {"role", "content"} <= turn.keys() for turn in value
-    ):
-        return "\n".join(_turn(number, turn) for number, turn in enumerate(value, 1))
     try:
+        if isinstance(value, list) and all(_is_turn(item) for item in value):
+            return _conversation(value)
         return json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError) as error:
         raise DataError(
@@ -61,12 +62,31 @@ def as_text(value: Any) -> str | None:
         ) from None
 
 
-def _turn(number: int, turn: Mapping[str, Any]) -> str:
-    """Return one turn of a conversation: its content is quoted, so it cannot begin another."""
-    rest = {key: item for key, item in turn.items() if key not in ("role", "content") and item}
-    facts = f" {json.dumps(rest, ensure_ascii=False)}" if rest else ""
-    role = " ".join(str(turn["role"]).split())
-    return f"{number}. {role}{facts}:\n{quote(as_text(turn['content']) or '')}"
+def _is_blank(text: str) -> bool:
+    # Characters that steer the text, such as the zero-width space, are not seen either.
+    return all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in text)
+
+
+def _is_turn(item: Any) -> bool:
+    return isinstance(item, dict) and {"role", "content"} <= item.keys()
+
+
+def _conversation(turns: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the turns, numbered, each with its content quoted so that it cannot begin another."""
+    shown, said = [], False
+    for number, turn in enumerate(turns, 1):
+        facts = {
+            key: item
+            for key, item in turn.items()
+            if key not in ("role", "content") and item is not None
+        }
+        content = as_text(turn["content"])
+        said = said or bool(facts) or content is not None
+        about = f"{turn['role']} {json.dumps(facts, ensure_ascii=False)}" if facts else turn["role"]
+        # On one line, whatever the role says: a line of its own could pass for a turn.
+        shown.append(f"{number}. {' '.join(str(about).splitlines())}:")
+        shown.append(EMPTY if content is None else quote(content))
+    return "\n".join(shown) if said else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ def test_a_run_stops_before_its_first_row(tmp_path, toy):
             model=toy,
             out=tmp_path / "run",
             engine="transformers",
-            decoding="guided",
+            options={"decoding": "guided"},
             open_judge=lambda *_, **__: Judge(
                 ScriptedEngine(write=ignores_constraints), decoding="guided"
             ),
