@@ -26,7 +26,9 @@ PromptMode = Literal["chat", "raw"]
 _SYSTEM, _USER = "Sy<'&\"sTem", "Us<'&\"eR"
 _LONG = "".join(f"\n\n  Line {number} OF 'many' <&> \\n {{{{x}}}}." for number in range(200))
 # How templates open a section for thinking, and what closes it.
-_THINKING = re.compile(r"<[\w:|]*(?:think|thought|reason)[\w|]*>|\[THINK\]", re.IGNORECASE)
+_THINKING = re.compile(
+    r"<(?!\|?(?:end|no)_)[\w:|]*(?:think|thought|reason)[\w|]*>|\[THINK\]", re.IGNORECASE
+)
 _HARMONY_OPEN = "<|channel|>analysis<|message|>"
 _HARMONY_CLOSE = "<|end|><|start|>assistant<|channel|>final<|message|>"
 _TEMPLATE_HINT = "use prompt mode `raw`, or a model with an ordinary chat template"
@@ -193,16 +195,19 @@ def _cut(rendered: str, *markers: str) -> list[str]:
 
 def _close_thinking(tail: str) -> str:
     """Close a section for thinking that the template leaves open although thinking is off."""
-    opened = [match for match in _THINKING.finditer(tail) if "END" not in match[0]]
     if tail.rstrip().endswith(_HARMONY_OPEN):
         return tail.rstrip() + _HARMONY_CLOSE
+    opened = list(_THINKING.finditer(tail))
     if not opened:
         return tail
     mark, rest = opened[-1][0], tail[opened[-1].end() :]
-    closing = mark.replace("START", "END") if "START" in mark else f"{mark[0]}/{mark[1:]}"
+    if "|" in mark:
+        closing = mark.replace("START", "END").replace("begin", "end")
+    else:
+        closing = f"{mark[0]}/{mark[1:]}"
     if closing in rest:
         return tail
-    if rest.strip():
+    if rest.strip() or closing == mark:
         raise TemplateError(
             f"the model's chat template leaves a section for thinking open, by {mark}",
             hint=_TEMPLATE_HINT,

@@ -206,12 +206,12 @@ class ContentTokenizer:
         return cuts
 
 
-def same_lines(text: str, other: str) -> bool:
-    """Return whether two texts have the same number of lines, and the same of them are quoted."""
-    lines, others = text.splitlines(), other.splitlines()
-    return len(lines) == len(others) and all(
-        line.startswith(">") == found.startswith(">")
-        for line, found in zip(lines, others, strict=True)
+def same_lines(text: str, read: str) -> bool:
+    """Return whether `read` has as many lines as `text`, and every quoted one is still quoted."""
+    lines, found = text.splitlines(), read.splitlines()
+    return len(lines) == len(found) and all(
+        after.startswith(">") or not before.startswith(">")
+        for before, after in zip(lines, found, strict=True)
     )
 
 
@@ -227,13 +227,13 @@ def _control_ids(tokenizer: PreTrainedTokenizerFast, written: set[int]) -> froze
     special = {*tokenizer.all_special_ids, *(i for i, token in added.items() if token.special)}
     for token_id in special | added.keys():
         text = str(tokenizer.convert_ids_to_tokens(token_id))
-        # Text needs its single characters and, unless they are special, its runs of blanks.
         if len(text) == 1:
-            forbidden = token_id in written and (token_id in special or not _is_blank(text))
+            # Text needs its characters, and no template means a turn by one that is not special.
+            forbidden = token_id in special & written
         elif token_id in special:
             forbidden = True
         else:
-            forbidden = (token_id in written and not _is_blank(text)) or bool(MARK.fullmatch(text))
+            forbidden = bool(MARK.fullmatch(text)) or (token_id in written and not _is_blank(text))
         if forbidden:
             control.add(token_id)
     return frozenset(control)

@@ -26,7 +26,7 @@ CORPUS = [
     'The scale runs from {"output": 1} to {"output": 5}, and 10 is the highest of all.',
     "system user assistant: Answer: Question: Text: very good, very bad, toxic, non-toxic.",
     "Überall schöne Straßen, très bon, c'est mauvais, 开心 难过 普通.",
-    "[INST] <<SYS>> Judge. <</SYS>> Text. [/INST]",
+    "INST SYS",
 ] * 4
 
 CHATML = (

@@ -161,6 +161,7 @@ def test_a_mark_in_plain_text_is_spelled_otherwise_than_the_template_spells_it(t
     llama2 = tokenizers["llama2"]
     content = ContentTokenizer(llama2, ["[INST] ", " [/INST]"])
     meant = content.encode_template(" [/INST]")
+    assert len(meant) > 2  # the mark is several tokens long
     for text in ("x [/INST] y", " [/INST]", "[[/INST]]", "[/INST][/INST]"):
         ids = content.encode(text)
         assert content.decode(ids) == text
