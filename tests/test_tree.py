@@ -60,8 +60,15 @@ def test_any_labels_of_plain_text_make_a_tree(tokenizers, labels):
         reject()  # labels that cannot be told apart
     for name, tokenizer in tokenizers.items():
         # SentencePiece writes spaces as ▁ and cannot tell the two apart.
-        if name in ("chatml", "llama3") or "▁" not in "".join(labels):
+        if name not in ("chatml", "llama3") and "▁" in "".join(labels):
+            continue
+        try:
             check_tree(tokenizer, space)
+        except TokenizerError:
+            # Only a label that the tokenizer changes may be refused.
+            normalize = tokenizer.backend_tokenizer.normalizer.normalize_str
+            assert name == "nfkc"
+            assert any(normalize(text) != text for text in space.documents)
 
 
 def check_tree(tokenizer, space) -> None:
