@@ -142,6 +142,20 @@ class RunStore:
         """Close the files and let the next process in."""
         self._held.close()
 
+    def check_places(self, rows: int) -> None:
+        """Make sure that every verdict is of one of `rows` rows and of a metric of this run."""
+        query = "SELECT DISTINCT position, metric FROM verdicts WHERE NOT (position BETWEEN 0 AND ?"
+        query += f" AND metric IN ({', '.join('?' * len(self.metrics))})) LIMIT 1"
+        with self._errors():
+            stray = self._db.execute(query, (rows - 1, *self.metrics)).fetchone()
+        if stray:
+            raise RunError(
+                f"damaged: it has a verdict of row {stray[0]} by the metric {stray[1]!r}, "
+                "which this run does not have",
+                path=self.folder / "verdicts.db",
+                hint="restore the file, or choose a new folder",
+            )
+
     def pending(self, metric: str, rows: Iterable[tuple[int, str]]) -> list[bool]:
         """Say of each row whether it still needs judging: it has no verdict yet, or a failed one.
 

@@ -5,16 +5,25 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from localjudge.engines.base import Failure
 from localjudge.engines.scripted import ScriptedEngine
-from localjudge.errors import ConfigError, DataError, LocaljudgeError, ModelError, RunChanged
+from localjudge.errors import (
+    ConfigError,
+    DataError,
+    LocaljudgeError,
+    ModelError,
+    RunChanged,
+    RunError,
+)
 from localjudge.judge import Judge
 from localjudge.metrics import classifier
 from localjudge.records import Verdict
@@ -156,6 +165,39 @@ def test_a_mapping_serves_the_metrics_that_have_the_input(tmp_path, toy):
     )
     assert "> a" in asked[1]
     assert "> b" in asked[2]
+
+
+@pytest.mark.parametrize("content", ["", '{"id": "r0", "output": "other"}\n', "BAD\n"])
+def test_a_file_that_changes_before_it_is_judged_stops_the_run(tmp_path, toy, content):
+    file = data(tmp_path, 10)
+    before = file.read_text()
+
+    def open_judge(*arguments, **settings):
+        file.write_text(content)
+        return scripted()(*arguments, **settings)
+
+    with pytest.raises(DataError):
+        start(tmp_path, file, model=toy, open_judge=open_judge)
+    assert not (tmp_path / "run" / "verdicts.jsonl").exists()
+    file.write_text(before)
+    assert start(tmp_path, file, model=toy).judged == 20
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("UPDATE verdicts SET position = 999 WHERE position = 3", "row 999"),
+        ("UPDATE verdicts SET position = -1 WHERE position = 3", "row -1"),
+        ("UPDATE verdicts SET metric = 'mood' WHERE metric = 'tone'", "'mood'"),
+    ],
+)
+def test_verdicts_that_are_not_of_this_run_stop_it(tmp_path, toy, sql, says):
+    file = data(tmp_path, 10)
+    start(tmp_path, file, model=toy)
+    with closing(sqlite3.connect(tmp_path / "run" / "verdicts.db")) as db, db:
+        db.execute(sql)
+    with pytest.raises(RunError, match=says):
+        start(tmp_path, file, model=toy, open_judge=never)
 
 
 def changed_metric(file, toy):
