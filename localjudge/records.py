@@ -103,10 +103,55 @@ class Verdict:
 
     @classmethod
     def from_json(cls, line: str) -> Verdict:
-        """Read what `to_json` wrote."""
-        values = json.loads(line)
+        """Read what `to_json` wrote.
+
+        Raises:
+            ValueError: it is not what `to_json` writes: a field is missing, unknown or of another
+                type.
+        """
+        try:
+            values = json.loads(line, parse_constant=_refuse_constant)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+        if not isinstance(values, dict):
+            raise ValueError(f"a verdict is a JSON object, not {type(values).__name__}")
+        odd = values.keys() ^ _TYPES.keys()
+        if odd:
+            raise ValueError(f"fields that are missing or unknown: {', '.join(sorted(odd))}")
+        for name, value in values.items():
+            if type(value) not in _TYPES[name]:
+                raise ValueError(f"{name} is of type {type(value).__name__}")
+        for value in (values["probabilities"] or {}).values():
+            if type(value) not in (float, int):
+                raise ValueError(f"a probability is of type {type(value).__name__}")
         values["status"] = Status(values["status"])
         return cls(**values)
 
 
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number")
+
+
 VERDICT_FIELDS = tuple(item.name for item in dataclasses.fields(Verdict))
+
+_NOTHING = type(None)
+_NUMBER = (float, int, _NOTHING)
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "id": (str,),
+    "metric": (str,),
+    "status": (str,),
+    "value": (str, int, _NOTHING),
+    "label": (str, _NOTHING),
+    "score": _NUMBER,
+    "probabilities": (dict, _NOTHING),
+    "confidence": _NUMBER,
+    "answer_mass": _NUMBER,
+    "expected_score": _NUMBER,
+    "explanation": (str, _NOTHING),
+    "direction": (str,),
+    "truncated": (bool,),
+    "prompt_tokens": (int,),
+    "output_tokens": (int,),
+    "error": (str, _NOTHING),
+    "metadata": (dict,),
+}

@@ -345,10 +345,11 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def unreadable(path: Path, error: OSError) -> RunError:
+def unreadable(path: Path, error: OSError | ValueError) -> RunError:
     """Return the error that says why `path` cannot be read and what to do."""
     hint = "check the path, and that this user may read it"
-    return RunError(f"cannot be read: {error.strerror or error}", path=path, hint=hint)
+    reason = getattr(error, "strerror", None) or error
+    return RunError(f"cannot be read: {reason}", path=path, hint=hint)
 
 
 def unwritable(path: Path, error: OSError) -> RunError:
