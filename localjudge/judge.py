@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from localjudge.answers import EXPLANATION_PATTERN, Text
 from localjudge.canary import check_engine
@@ -14,6 +14,8 @@ from localjudge.encoding import PromptEncoder, PromptMode
 from localjudge.engines import open_engine
 from localjudge.engines.base import Draft, Engine, Failure
 from localjudge.errors import ConfigError, DataError, TokenizerError
+from localjudge.metric_file import closest
+from localjudge.offline import go_offline
 from localjudge.outcomes import (
     Explanation,
     Outcome,
@@ -46,7 +48,7 @@ class Options:
         permute_labels: In how many orders of its labels a classification is asked.
 
     Raises:
-        ConfigError: a number is not positive.
+        ConfigError: a number is not positive, or there is no such decoding.
     """
 
     decoding: Decoding = "direct"
@@ -55,9 +57,16 @@ class Options:
     permute_labels: int = 1
 
     def __post_init__(self) -> None:
+        check_choice("decoding", self.decoding, get_args(Decoding))
         for name in ("explain_tokens", "permute_labels"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{getattr(self, name)} is not positive", field=name)
+
+
+def check_choice(name: str, value: str, known: Sequence[str]) -> None:
+    """Raise ConfigError unless the option `name` has one of the `known` values."""
+    if value not in known:
+        raise ConfigError(f"{value!r} is unknown", field=name, hint=closest(str(value), known))
 
 
 class Judge:
@@ -69,12 +78,15 @@ class Judge:
         options: Arguments of `Options`.
 
     Raises:
+        ConfigError: an option is wrong.
         TemplateError, TokenizerError: the model cannot carry prompts; see `PromptEncoder`.
     """
 
     def __init__(self, engine: Engine, *, prompt_mode: PromptMode = "chat", **options: Any) -> None:
+        check_choice("prompt_mode", prompt_mode, get_args(PromptMode))
         self.engine = engine
         self.options = Options(**options)
+        self._closed = False
         self.encoder = PromptEncoder(engine.tokenizer, mode=prompt_mode)
 
     @classmethod
@@ -87,7 +99,7 @@ class Judge:
         prompt_mode: PromptMode = "chat",
         **options: Any,
     ) -> Judge:
-        """Load a model by its name or folder.
+        """Load a model by its name or folder. No library uses the network from then on.
 
         Args:
             model: Name of an installed model, or a model folder.
@@ -101,6 +113,9 @@ class Judge:
             ModelError: there is no such model here, or its folder is damaged or not allowed.
             EngineError: the engine cannot load it.
         """
+        check_choice("prompt_mode", prompt_mode, get_args(PromptMode))
+        Options(**options)  # before the model is loaded
+        go_offline()
         opened = open_engine(engine, model, **(settings or {}))
         return cls(opened, prompt_mode=prompt_mode, **options)
 
@@ -138,15 +153,17 @@ class Judge:
 
         Args:
             metric: The metric; see `load_metric`, `classifier` and `scorer`.
-            rows: Rows, or plain dicts; the id of a dict is its `id`, or its number from 1.
+            rows: Rows, or plain dicts; the id of a dict is its `id`, text or an integer, or its
+                number from 1. Whether ids repeat is not checked. A value that cannot be shown as
+                text costs only its row; NA and NaT of pandas are missing.
             mapping: Column or path to read for each input, where it is not the metric's default.
 
         Raises:
-            DataError: a row is not a mapping.
+            DataError: a row is not a mapping, or has an id of another type.
             EngineError: the engine died; the verdicts before it are good.
         """
         task = self.prepare(metric, mapping)
-        numbered = (_as_row(row, number) for number, row in enumerate(rows, 1))
+        numbered = (Row.of(row, number) for number, row in enumerate(rows, 1))
         while chunk := list(islice(numbered, self.chunk_rows)):
             yield from self.judge(task, chunk)
 
@@ -159,7 +176,7 @@ class Judge:
 
     def judge(self, task: Task, rows: Sequence[Row]) -> list[Verdict]:
         """Judge some rows at once and return their verdicts in the same order."""
-        asked = [task.questions(row) for row in rows]
+        asked = [_questions(task, row) for row in rows]
         # Equal questions are asked once; sorted, those whose prompts begin alike stand together.
         questions = sorted(
             {question for each in asked if not isinstance(each, Refusal) for question in each},
@@ -267,8 +284,10 @@ class Judge:
         return self.options.decoding == "direct"
 
     def close(self) -> None:
-        """Free the model."""
-        self.engine.close()
+        """Free the model. Closing again does no harm."""
+        if not self._closed:
+            self._closed = True
+            self.engine.close()
 
     def __enter__(self) -> Judge:
         return self
@@ -277,12 +296,10 @@ class Judge:
         self.close()
 
 
-def _as_row(row: Row | Mapping[str, Any], number: int) -> Row:
-    if isinstance(row, Row):
-        return row
-    if not isinstance(row, Mapping):
-        raise DataError(
-            f"row {number} is of type {type(row).__name__}",
-            hint="give each row as a dict of column to value",
-        )
-    return Row(str(row.get("id", number)), row)
+def _questions(task: Task, row: Row) -> list[Question] | Refusal:
+    try:
+        return task.questions(row)
+    except DataError as error:
+        return Refusal(Status.MISSING_INPUT, f"{error.field}: {error.problem}")
+    except RecursionError:
+        return Refusal(Status.MISSING_INPUT, "a value is nested too deeply")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from localjudge.answers import Value
+from localjudge.errors import DataError
 
 
 class Status(StrEnum):
@@ -36,6 +38,43 @@ class Row:
     id: str
     fields: Mapping[str, Any]
     line: int = 0
+
+    @classmethod
+    def of(cls, row: Row | Mapping[str, Any], number: int) -> Row:
+        """Take a row from Python code, with the values of numpy and pandas as Python's own.
+
+        Args:
+            row: A row, or a dict of column to value; its id is its `id`, or its number.
+            number: Its number, counted from 1.
+
+        Raises:
+            DataError: it is neither, or its id is not text or an integer.
+        """
+        if isinstance(row, Row):
+            given, row_id, line = row.fields, row.id, row.line
+        elif isinstance(row, Mapping):
+            given, row_id, line = row, _plain(row.get("id", number)), 0
+        else:
+            raise DataError(
+                f"row {number} is of type {type(row).__name__}",
+                hint="give each row as a dict of column to value",
+            )
+        known = isinstance(row_id, str | int) and not isinstance(row_id, bool)
+        if not known or not str(row_id).strip():
+            raise DataError(
+                f"row {number} has the id {row_id!r}",
+                field="id",
+                hint="an id is text or an integer; leave it out to number the rows",
+            )
+        return cls(str(row_id), {name: _plain(value) for name, value in given.items()}, line)
+
+
+def _plain(value: Any) -> Any:
+    """Return a scalar of numpy as Python's own, and NA and NaT of pandas as None."""
+    numpy, pandas = sys.modules.get("numpy"), sys.modules.get("pandas")
+    if pandas is not None and (value is pandas.NA or value is pandas.NaT):
+        return None
+    return value.item() if numpy is not None and isinstance(value, numpy.generic) else value
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from importlib import metadata
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from localjudge.encoding import PromptMode
 from localjudge.engines import pick_engine
 from localjudge.errors import ConfigError, RunError
-from localjudge.judge import Judge, Options
+from localjudge.judge import Judge, Options, check_choice
 from localjudge.metrics import Metric
 from localjudge.models import find_model, fingerprint
 from localjudge.records import Row, Status
@@ -110,6 +110,7 @@ def run_file(
         DataError: the file changed while it was judged.
         LocaljudgeError: the run was stopped for another reason; verdicts made before are kept.
     """
+    check_choice("prompt_mode", prompt_mode, get_args(PromptMode))
     asking = Options(**(options or {}))
     columns = _columns(metrics, mapping or {})
     table = open_table(data, id_column=id_column, limit=limit)

@@ -135,6 +135,8 @@ def test_missing_inputs_and_long_inputs_are_counted_and_the_rest_is_judged(tmp_p
         ('{"id": 1, "output": "a"}\n', {"id_column": "key"}, DataError, "key"),
         ('{"id": 1, "output": "a"}\n', {"model": "no-such/model"}, ModelError, "no-such/model"),
         ("", {}, DataError, "no rows"),
+        ('{"output": "a"}\n', {"prompt_mode": "Chat"}, ConfigError, "did you mean 'chat'"),
+        ('{"output": "a"}\n', {"options": {"decoding": "x"}}, ConfigError, "direct, guided"),
     ],
 )
 def test_what_is_wrong_is_found_before_the_model_is_loaded(
