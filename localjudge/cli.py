@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Literal, NoReturn
@@ -16,6 +18,7 @@ from localjudge.errors import ConfigError, LocaljudgeError
 from localjudge.judge import Decoding
 
 FINISHED_WITH_FAILURES = 3
+_GRACE = 3.0  # seconds that a process of an engine has to end by itself
 
 app = typer.Typer(
     help="Judge rows by metrics, offline, with an open model.",
@@ -34,19 +37,43 @@ def main() -> None:
     """Run the command line; the exit code is 0, 1 (stopped), 2 (usage) or 3 (failed rows)."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stopped)
+    if sys.stdout is None or sys.stderr is None:
+        sys.exit("localjudge: standard output and standard error must be open")
     try:
         from localjudge.offline import go_offline
 
         go_offline()
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except LocaljudgeError as error:
         print(f"localjudge: {error}", file=sys.stderr)
+        sys.exit(1)
+    except OSError as error:  # of standard output: those of files are errors of ours
+        if not isinstance(error, BrokenPipeError):
+            print(f"localjudge: cannot be written: {error}", file=sys.stderr)
+        # What is still to be written would fail again when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
 
 
 def _stopped(number: int, _frame: FrameType | None) -> NoReturn:
-    print("\nlocaljudge: stopped; a run goes on from here by the same command", file=sys.stderr)
-    sys.exit(128 + number)
+    # An exception would be caught by whatever library is at work, so the process ends here.
+    # The run folder is made to be left at any moment.
+    show_cursor = b"\x1b[?25h" if os.isatty(2) else b""
+    message = b"\nlocaljudge: stopped; a run goes on from here by the same command\n"
+    with suppress(OSError):
+        os.write(2, show_cursor + message)
+    # vLLM's own process, if there is one. Nothing is imported here: an import may be under way.
+    processes = sys.modules.get("multiprocessing.process")
+    children = processes.active_children() if processes else []
+    for child in children:
+        child.terminate()
+    for child in children:
+        child.join(_GRACE)
+        child.kill()
+    os._exit(128 + number)
 
 
 @app.command()

@@ -15,9 +15,11 @@ from localjudge.engines import open_engine
 from localjudge.engines.base import Draft, Engine, Failure
 from localjudge.errors import ConfigError, DataError, TokenizerError
 from localjudge.explanations import PATTERN
+from localjudge.offline import go_offline
 from localjudge.outcomes import Outcome, Prompt, Refusal, explain, join, parse_answer, read_choice
 from localjudge.records import Row, Status, Verdict
 from localjudge.tasks import Question, Task, Variant
+from localjudge.toml_file import closest
 
 if TYPE_CHECKING:
     from localjudge.metrics import Metric
@@ -47,12 +49,7 @@ class Options:
     permute_labels: int = 1
 
     def __post_init__(self) -> None:
-        if self.decoding not in get_args(Decoding):
-            raise ConfigError(
-                f"there is no decoding {self.decoding!r}",
-                field="decoding",
-                hint=f"one of: {', '.join(get_args(Decoding))}",
-            )
+        check_choice("decoding", self.decoding, get_args(Decoding))
         for name in ("explain_tokens", "permute_labels"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{getattr(self, name)} is not positive", field=name)
@@ -64,6 +61,12 @@ class Options:
             )
 
 
+def check_choice(name: str, value: str, known: Sequence[str]) -> None:
+    """Raise ConfigError unless the option `name` has one of the `known` values."""
+    if value not in known:
+        raise ConfigError(f"{value!r} is unknown", field=name, hint=closest(str(value), known))
+
+
 class Judge:
     """A model that judges rows by metrics.
 
@@ -73,12 +76,15 @@ class Judge:
         options: Arguments of `Options`.
 
     Raises:
+        ConfigError: an option is wrong.
         TemplateError, TokenizerError: the model cannot carry prompts; see `PromptEncoder`.
     """
 
     def __init__(self, engine: Engine, *, prompt_mode: PromptMode = "chat", **options: Any) -> None:
+        check_choice("prompt_mode", prompt_mode, get_args(PromptMode))
         self.engine = engine
         self.options = Options(**options)
+        self._closed = False
         self.encoder = PromptEncoder(engine.tokenizer, mode=prompt_mode)
 
     @classmethod
@@ -91,7 +97,7 @@ class Judge:
         prompt_mode: PromptMode = "chat",
         **options: Any,
     ) -> Judge:
-        """Load a model by its name or folder.
+        """Load a model by its name or folder. No library uses the network from then on.
 
         Args:
             model: Name of an installed model, or a model folder.
@@ -105,7 +111,9 @@ class Judge:
             ModelError: there is no such model here, or its folder is damaged or not allowed.
             EngineError: the engine cannot load it.
         """
+        check_choice("prompt_mode", prompt_mode, get_args(PromptMode))
         Options(**options)  # what is wrong with them is said before the model is loaded
+        go_offline()
         opened = open_engine(engine, model, **(settings or {}))
         return cls(opened, prompt_mode=prompt_mode, **options)
 
@@ -146,15 +154,17 @@ class Judge:
 
         Args:
             metric: The metric; see `load_metric`, `classifier` and `scorer`.
-            rows: Rows, or plain dicts; the id of a dict is its `id`, or its number from 1.
+            rows: Rows, or plain dicts; the id of a dict is its `id`, text or an integer, or its
+                number from 1. Whether ids repeat is not checked. A value that cannot be shown as
+                text costs only its row; NA and NaT of pandas are missing.
             mapping: Column or path to read for each input, where it is not the metric's default.
 
         Raises:
-            DataError: a row is not a mapping.
+            DataError: a row is not a mapping, or has an id of another type.
             EngineError: the engine died; the verdicts before it are good.
         """
         task = self.prepare(metric, mapping)
-        numbered = (_as_row(row, number) for number, row in enumerate(rows, 1))
+        numbered = (Row.of(row, number) for number, row in enumerate(rows, 1))
         while chunk := list(islice(numbered, self.chunk_rows)):
             yield from self.judge(task, chunk)
 
@@ -167,7 +177,7 @@ class Judge:
 
     def judge(self, task: Task, rows: Sequence[Row]) -> list[Verdict]:
         """Judge some rows at once and return their verdicts in the same order."""
-        asked = [task.questions(row) for row in rows]
+        asked = [_questions(task, row) for row in rows]
         # Equal questions are asked once; sorted, those whose prompts begin alike stand together.
         questions = sorted(
             {question for each in asked if not isinstance(each, Refusal) for question in each},
@@ -264,8 +274,10 @@ class Judge:
         return drafts
 
     def close(self) -> None:
-        """Free the model."""
-        self.engine.close()
+        """Free the model. Closing again does no harm."""
+        if not self._closed:
+            self._closed = True
+            self.engine.close()
 
     def __enter__(self) -> Judge:
         return self
@@ -274,12 +286,10 @@ class Judge:
         self.close()
 
 
-def _as_row(row: Row | Mapping[str, Any], number: int) -> Row:
-    if isinstance(row, Row):
-        return row
-    if not isinstance(row, Mapping):
-        raise DataError(
-            f"row {number} is of type {type(row).__name__}",
-            hint="give each row as a dict of column to value",
-        )
-    return Row(str(row.get("id", number)), row)
+def _questions(task: Task, row: Row) -> list[Question] | Refusal:
+    try:
+        return task.questions(row)
+    except DataError as error:
+        return Refusal(Status.MISSING_INPUT, f"{error.field}: {error.problem}")
+    except RecursionError:
+        return Refusal(Status.MISSING_INPUT, "a value is nested too deeply")

@@ -10,18 +10,18 @@ from importlib import metadata
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from localjudge.answers import Open
 from localjudge.encoding import PromptMode
 from localjudge.engines import pick_engine
-from localjudge.errors import ConfigError
-from localjudge.judge import Judge, Options
+from localjudge.errors import ConfigError, RunError
+from localjudge.judge import Judge, Options, check_choice
 from localjudge.metrics import Metric
 from localjudge.models import find_model, fingerprint
 from localjudge.records import Row, Status
 from localjudge.store import RunStore, Tally
-from localjudge.tables import check_table, open_table
+from localjudge.tables import check_table, checked_rows, open_table
 from localjudge.tasks import check_asking
 
 _PACKAGES = ("localjudge-llm", "torch", "transformers", "tokenizers", "outlines", "outlines_core")
@@ -109,8 +109,10 @@ def run_file(
         open_judge: Called as `Judge.open` to load the model.
 
     Raises:
-        LocaljudgeError: the run was stopped; verdicts made before are kept.
+        DataError: the file changed while it was judged.
+        LocaljudgeError: the run was stopped for another reason; verdicts made before are kept.
     """
+    check_choice("prompt_mode", prompt_mode, get_args(PromptMode))
     asking = Options(**(options or {}))
     for metric in metrics:
         check_asking(metric, explain=asking.explain, orders=asking.permute_labels)
@@ -141,6 +143,7 @@ def run_file(
     judged = failed = 0
     seconds = 0.0
     with RunStore.open(out, config) as store:
+        store.check_places(check.rows)
         kept = sum(tally.ok for tally in store.tallies())
         if kept < total:
             with open_judge(
@@ -156,7 +159,7 @@ def run_file(
                 tasks = [judge.prepare(metric, columns[metric.name]) for metric in metrics]
                 start = time.monotonic()
                 on_progress(Progress(kept, total, 0, 0, 0.0))
-                for chunk in _chunks(table, judge.chunk_rows):
+                for chunk in _chunks(checked_rows(table, check), judge.chunk_rows):
                     for task in tasks:
                         waiting = store.pending(task.metric.name, [(i, row.id) for i, row in chunk])
                         todo = [item for item, wait in zip(chunk, waiting, strict=True) if wait]
@@ -169,8 +172,11 @@ def run_file(
                         failed += sum(verdict.status is not Status.OK for verdict in verdicts)
                         seconds = time.monotonic() - start
                         on_progress(Progress(kept + judged, total, judged, failed, seconds))
+        tallies = store.tallies()
+        if any(tally.rows != check.rows for tally in tallies):
+            raise RunError("verdicts are missing, although all rows were judged", path=store.folder)
         store.finish()
-        return RunResult(store.folder, check.rows, store.tallies(), judged, seconds)
+        return RunResult(store.folder, check.rows, tallies, judged, seconds)
 
 
 def _columns(metrics: Sequence[Metric], mapping: Mapping[str, str]) -> dict[str, Mapping[str, str]]:

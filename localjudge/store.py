@@ -20,7 +20,7 @@ from typing import Any, Self
 from localjudge.errors import RunChanged, RunError, RunLocked
 from localjudge.records import Status, Verdict
 from localjudge.settings import keep_resolved, keep_settings
-from localjudge.tables import unwritable, write_lines, write_parquet
+from localjudge.tables import unreadable, unwritable, write_lines, write_parquet
 
 # The key is a row's place and not its id: rows are then appended, whatever the ids look like.
 _SCHEMA = """
@@ -112,8 +112,8 @@ class RunStore:
         Args:
             folder: The folder; absent, empty, or that of the same run.
             config: All that the verdicts depend on, as nested JSON values. `metrics` holds the
-                metrics by name, in the order of the output. What is under `info` is recorded on
-                the first start and never compared.
+                metrics by name, in the order of the output. It is recorded until there is a
+                verdict and compared from then on, but for what is under `info`.
 
         Raises:
             RunChanged: the folder holds a run with another `config`.
@@ -126,10 +126,11 @@ class RunStore:
             folder.mkdir(parents=True, exist_ok=True)
             _refuse_foreign(folder)
             held.enter_context(_locked(folder / "lock"))
-            keep_settings(folder / "run.json", config, started=database.exists())
             with _as_run_errors(database):
                 db = held.enter_context(closing(sqlite3.connect(database)))
                 _prepare(db)
+                [(started,)] = db.execute("SELECT EXISTS (SELECT * FROM verdicts)")
+            keep_settings(folder / "run.json", config, started=bool(started))
             return cls(folder, tuple(config["metrics"]), db, held.pop_all())
 
     def __enter__(self) -> Self:
@@ -146,6 +147,20 @@ class RunStore:
     def close(self) -> None:
         """Close the files and let the next process in."""
         self._held.close()
+
+    def check_places(self, rows: int) -> None:
+        """Make sure that every verdict is of one of `rows` rows and of a metric of this run."""
+        query = "SELECT DISTINCT position, metric FROM verdicts WHERE NOT (position BETWEEN 0 AND ?"
+        query += f" AND metric IN ({', '.join('?' * len(self.metrics))})) LIMIT 1"
+        with self._errors():
+            stray = self._db.execute(query, (rows - 1, *self.metrics)).fetchone()
+        if stray:
+            raise RunError(
+                f"damaged: it has a verdict of row {stray[0]} by the metric {stray[1]!r}, "
+                "which this run does not have",
+                path=self.folder / "verdicts.db",
+                hint="restore the file, or choose a new folder",
+            )
 
     def pending(self, metric: str, rows: Iterable[tuple[int, str]]) -> list[bool]:
         """Say of each row whether it still needs judging: it has no verdict yet, or a failed one.
@@ -188,7 +203,17 @@ class RunStore:
         """Yield all verdicts in the order of the data, and of the metrics within a row."""
         with closing(self._lines()) as lines:
             for line in lines:
-                yield Verdict.from_json(line)
+                yield self._read(line)
+
+    def _read(self, line: str) -> Verdict:
+        try:
+            return Verdict.from_json(line)
+        except ValueError as error:
+            raise RunError(
+                f"damaged: a verdict cannot be read: {error}",
+                path=self.folder / "verdicts.db",
+                hint="restore the file, or choose a new folder",
+            ) from None
 
     def _lines(self) -> Generator[str, None, None]:
         """Yield the JSON of all verdicts, as it was saved."""
@@ -234,10 +259,10 @@ class RunStore:
         if self.finished and jsonl.exists() and parquet.exists():
             return
         # A read left open by a failed write would keep the database in use.
-        with closing(self._lines()) as lines:
-            write_lines(lines, jsonl)
         with closing(self.verdicts()) as verdicts:
             write_parquet(verdicts, parquet)
+        with closing(self._lines()) as lines:
+            write_lines(lines, jsonl)
         with self._errors(), self._db:
             self._db.execute("UPDATE progress SET finished = 1")
 
@@ -257,23 +282,34 @@ def read_verdicts(folder: str | PathLike[str]) -> Iterator[Verdict]:
         RunError: the folder holds no finished run, or its file is damaged.
     """
     path = Path(folder) / "verdicts.jsonl"
-    with _as_run_errors(path):
-        if not path.exists():
-            raise RunError(
-                "there are no finished verdicts here",
-                path=folder,
-                hint="give the folder of a run; one that was stopped goes on by its own command",
-            )
-        with path.open(encoding="utf-8") as lines:
+    try:
+        with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 try:
-                    yield Verdict.from_json(line)
-                except (ValueError, TypeError, KeyError) as error:
-                    raise RunError(f"damaged: {error}", path=path, line=number) from None
+                    verdict = Verdict.from_json(line.decode())
+                except ValueError as error:
+                    raise RunError(
+                        f"damaged: {error}",
+                        path=path,
+                        line=number,
+                        hint="remove the file and run the same command again",
+                    ) from None
+                yield verdict
+    except (FileNotFoundError, NotADirectoryError):
+        raise RunError(
+            "there are no finished verdicts here",
+            path=folder,
+            hint="give the folder of a run; one that was stopped goes on by its own command",
+        ) from None
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
 
 
 def _refuse_foreign(folder: Path) -> None:
-    names = {entry.name for entry in folder.iterdir()}
+    try:
+        names = {entry.name for entry in folder.iterdir()}
+    except PermissionError as error:
+        raise unreadable(folder, error) from error
     ours = names & {"run.json", "verdicts.db"}
     # A start that was killed at once leaves no more than these two.
     if not ours and names - {"lock", "run.json.partial"}:

@@ -148,6 +148,77 @@ def test_a_signal_ends_the_run_at_once_and_the_same_command_goes_on(toy, tmp_pat
     assert "Traceback" not in errors
 
 
+STOPPED = """
+import multiprocessing, os, signal, sys, threading, time
+from localjudge.cli import _stopped
+
+def child(ready):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ready.send(os.getpid())
+    time.sleep(600)
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _stopped)
+    ready, end = multiprocessing.Pipe()
+    multiprocessing.get_context("spawn").Process(target=child, args=(end,)).start()
+    print(ready.recv(), flush=True)
+    while True:
+        try:
+            time.sleep(600)
+        except BaseException:
+            pass
+"""
+
+
+def test_a_signal_ends_what_catches_everything_and_its_children(tmp_path):
+    (tmp_path / "stopped.py").write_text(STOPPED)
+    process = subprocess.Popen(
+        [sys.executable, tmp_path / "stopped.py"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    child = int(process.stdout.readline())
+    process.terminate()
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "goes on from here" in errors
+    assert "\x1b" not in errors
+    with pytest.raises(ProcessLookupError):
+        while "Z" not in process_state(child):  # a zombie is only waiting to be collected
+            os.kill(child, 0)
+        raise ProcessLookupError
+
+
+def process_state(number):
+    try:
+        return open(f"/proc/{number}/stat").read().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        raise ProcessLookupError from None
+
+
+def test_output_that_cannot_be_written_is_one_line_and_exit_code_1(tmp_path):
+    command = [sys.executable, "-m", "localjudge", "metrics"]
+    environment = os.environ | {"LOCALJUDGE_HOME": str(tmp_path)}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environment)
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+    assert b"No space left" in done.stderr
+    done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], capture_output=True)
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+
+
+def test_a_reader_that_leaves_early_is_no_error_worth_a_word(tmp_path):
+    command = [sys.executable, "-m", "localjudge", "metrics"]
+    environment = os.environ | {"LOCALJUDGE_HOME": str(tmp_path)}
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=environment)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
 def test_the_help_of_every_command_says_what_it_does():
     for command in app.registered_commands:
         assert command.callback.__doc__

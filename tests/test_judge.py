@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import os
+from decimal import Decimal
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from localjudge.engines.base import Choice, Draft, Failure
 from localjudge.engines.scripted import ScriptedEngine
-from localjudge.errors import DataError, EngineError
+from localjudge.errors import ConfigError, DataError, EngineError, ModelError
 from localjudge.judge import Judge
 from localjudge.metrics import classifier, scorer
 from localjudge.records import VERDICT_FIELDS, Row, Status, Verdict
@@ -67,7 +71,7 @@ def test_a_verdict_as_json_has_every_field_and_comes_back():
     assert Verdict.from_json(verdict.to_json()) == verdict
 
 
-@pytest.mark.parametrize("value", [None, "", "  \n ", float("nan")])
+@pytest.mark.parametrize("value", [None, "", "  \n ", float("nan"), pd.NA, pd.NaT])
 def test_a_missing_or_blank_input_is_named_and_costs_no_model_call(value):
     engine = ScriptedEngine(lambda prompt, size: pytest.fail("the model was called"))
     for row in ({"text": value}, {}):
@@ -181,6 +185,88 @@ def test_rows_are_read_as_they_are_needed():
 def test_a_row_that_is_no_mapping_is_an_error():
     with pytest.raises(DataError, match="row 2"):
         list(Judge(ScriptedEngine()).run(TONE, [{"text": "a"}, "b"]))
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (b"x", "bytes"),
+        (Decimal("1.5"), "Decimal"),
+        ({1}, "set"),
+        (pd.Timestamp("2024-02-29"), "Timestamp"),
+        (np.array([1]), "ndarray"),
+        (np.datetime64("2024-02-29"), "date"),
+    ],
+)
+def test_a_value_that_has_no_text_costs_only_its_row(value, kind):
+    rows = [{"text": "a"}, {"text": value}, {"text": "b"}]
+    verdicts = list(Judge(ScriptedEngine()).run(TONE, rows))
+    assert [v.status for v in verdicts] == [Status.OK, Status.MISSING_INPUT, Status.OK]
+    assert verdicts[1].error.startswith(f"text: a value of type {kind}")
+
+
+def test_a_value_that_is_nested_too_deeply_costs_only_its_row():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    verdicts = list(Judge(ScriptedEngine()).run(TONE, [{"text": deep}, {"text": "b"}]))
+    assert [v.status for v in verdicts] == [Status.MISSING_INPUT, Status.OK]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(np.int64(3), "3"), (np.float32(0.5), "0.5"), (np.bool_(True), "true"), (np.str_("x"), "x")],
+)
+def test_numbers_of_numpy_are_numbers(value, text):
+    asked = []
+    judge = Judge(ScriptedEngine(lambda prompt, size: asked.append(prompt) or [0.5, 0.5]))
+    for row in ({"text": value, "id": np.int64(7)}, Row("7", {"text": value})):
+        [verdict] = judge.run(TONE, [row])
+        assert (verdict.status, verdict.id) == (Status.OK, "7")
+        assert f"> {text}\n" in asked.pop() + "\n"
+
+
+@pytest.mark.parametrize("row_id", [None, math.nan, 1.0, True, [1], " ", pd.NA])
+def test_an_odd_id_is_an_error_that_names_the_row(row_id):
+    for row in ({"id": row_id, "text": "a"}, Row(row_id, {"text": "a"})):
+        with pytest.raises(DataError, match="row 2 has the id") as caught:
+            list(Judge(ScriptedEngine()).run(TONE, [{"text": "a"}, row]))
+        assert "leave it out" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ({"decoding": "Direct"}, "did you mean 'direct'"),
+        ({"decoding": "x"}, "there are: direct, guided"),
+        ({"prompt_mode": "Raw"}, "did you mean 'raw'"),
+        ({"prompt_mode": None}, "there are: chat, raw"),
+    ],
+)
+def test_an_unknown_option_is_refused_before_anything_is_loaded(options, hint):
+    with pytest.raises(ConfigError) as caught:
+        Judge(ScriptedEngine(), **options)
+    assert caught.value.field == next(iter(options))
+    assert hint in caught.value.hint
+    with pytest.raises(ConfigError, match="is unknown"):
+        Judge.open("no-such-model", **options)
+
+
+def test_closing_twice_closes_the_engine_once():
+    closed = []
+    engine = ScriptedEngine()
+    engine.close = lambda: closed.append(1)
+    with Judge(engine) as judge:
+        judge.close()
+    assert closed == [1]
+
+
+def test_opening_a_judge_goes_offline_first(monkeypatch, tmp_path):
+    monkeypatch.setenv("LOCALJUDGE_HOME", str(tmp_path))
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    with pytest.raises(ModelError):
+        Judge.open(tmp_path / "nothing")
+    assert os.environ["HF_HUB_OFFLINE"] == "1"
 
 
 def guided(said, **settings) -> Verdict:

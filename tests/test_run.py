@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +17,14 @@ import pytest
 
 from localjudge.engines.base import Failure
 from localjudge.engines.scripted import ScriptedEngine
-from localjudge.errors import ConfigError, DataError, LocaljudgeError, ModelError, RunChanged
+from localjudge.errors import (
+    ConfigError,
+    DataError,
+    LocaljudgeError,
+    ModelError,
+    RunChanged,
+    RunError,
+)
 from localjudge.judge import Judge
 from localjudge.library import find_metric
 from localjudge.metrics import classifier
@@ -125,6 +134,8 @@ def test_missing_inputs_and_long_inputs_are_counted_and_the_rest_is_judged(tmp_p
         ('{"id": 1, "output": "a"}\n', {"id_column": "key"}, DataError, "key"),
         ('{"id": 1, "output": "a"}\n', {"model": "no-such/model"}, ModelError, "no-such/model"),
         ("", {}, DataError, "no rows"),
+        ('{"output": "a"}\n', {"prompt_mode": "Chat"}, ConfigError, "did you mean 'chat'"),
+        ('{"output": "a"}\n', {"options": {"decoding": "x"}}, ConfigError, "direct, guided"),
     ],
 )
 def test_what_is_wrong_is_found_before_the_model_is_loaded(
@@ -156,6 +167,39 @@ def test_a_mapping_serves_the_metrics_that_have_the_input(tmp_path, toy):
     _canary, text, answer = asked
     assert "> a" in text
     assert "> b" in answer
+
+
+@pytest.mark.parametrize("content", ["", '{"id": "r0", "output": "other"}\n', "BAD\n"])
+def test_a_file_that_changes_before_it_is_judged_stops_the_run(tmp_path, toy, content):
+    file = data(tmp_path, 10)
+    before = file.read_text()
+
+    def open_judge(*arguments, **settings):
+        file.write_text(content)
+        return scripted()(*arguments, **settings)
+
+    with pytest.raises(DataError):
+        start(tmp_path, file, model=toy, open_judge=open_judge)
+    assert not (tmp_path / "run" / "verdicts.jsonl").exists()
+    file.write_text(before)
+    assert start(tmp_path, file, model=toy).judged == 20
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("UPDATE verdicts SET position = 999 WHERE position = 3", "row 999"),
+        ("UPDATE verdicts SET position = -1 WHERE position = 3", "row -1"),
+        ("UPDATE verdicts SET metric = 'mood' WHERE metric = 'tone'", "'mood'"),
+    ],
+)
+def test_verdicts_that_are_not_of_this_run_stop_it(tmp_path, toy, sql, says):
+    file = data(tmp_path, 10)
+    start(tmp_path, file, model=toy)
+    with closing(sqlite3.connect(tmp_path / "run" / "verdicts.db")) as db, db:
+        db.execute(sql)
+    with pytest.raises(RunError, match=says):
+        start(tmp_path, file, model=toy, open_judge=never)
 
 
 def changed_metric(file, toy):
@@ -217,9 +261,8 @@ def test_another_precision_is_refused_once_it_is_known(tmp_path, toy):
         return open_judge
 
     start(tmp_path, file, model=toy, open_judge=resolved("float32"))
-    (tmp_path / "run" / "verdicts.db").unlink()  # so that there is something left to judge
-    for leftover in (tmp_path / "run").glob("verdicts.*"):
-        leftover.unlink()
+    with closing(sqlite3.connect(tmp_path / "run" / "verdicts.db")) as db, db:
+        db.execute("DELETE FROM verdicts WHERE position = 3")  # something is left to judge
     with pytest.raises(RunChanged, match="dtype"):
         start(tmp_path, file, model=toy, open_judge=resolved("bfloat16"))
 
