@@ -206,11 +206,12 @@ def test_no_space_is_put_before_a_text(tokenizer):
     assert content.decode(content.encode(" user")) == " user"
 
 
-def test_a_character_without_a_token_is_an_error_not_an_unknown_token():
-    words = Tokenizer(models.WordLevel({"<unk>": 0, "a": 1}, unk_token="<unk>"))
+@pytest.mark.parametrize("unknown", ["<unk>", "?"])
+def test_a_character_without_a_token_is_an_error_not_an_unknown_token(unknown):
+    words = Tokenizer(models.WordLevel({unknown: 0, "a": 1}, unk_token=unknown))
     words.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    words.add_special_tokens(["<unk>"])
-    content = ContentTokenizer(PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>"))
+    words.add_special_tokens([unknown])
+    content = ContentTokenizer(PreTrainedTokenizerFast(tokenizer_object=words, unk_token=unknown))
     assert content.encode("aa") == [1, 1]
     with pytest.raises(TokenizerError, match=r"no token for '🎉' \(U\+1F389\)"):
         content.encode("a🎉a")
