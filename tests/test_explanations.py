@@ -188,7 +188,7 @@ def answer_so_far(prompt: str) -> str:
     return prompt.rpartition("<|im_start|>assistant\n")[2]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(written, st.integers(1, 60))
 def test_the_whole_document_is_valid_json_whatever_the_budget(text, budget):
     for metric in (TONE, STARS):
@@ -332,7 +332,7 @@ ROWS = [
         "The quick brown fox jumps.",
         "très bon, 开心",
         'say "no" {x}',
-        "bad " * 30,
+        "bad " * 9,
     )
 ]
 
@@ -358,7 +358,7 @@ def chosen(engine, monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("budget", [1, 2, 3, 5, 8, 13, 40])
+@pytest.mark.parametrize("budget", [1, 2, 5, 20])
 @pytest.mark.parametrize("metric", [TONE, STARS], ids=["classify", "score"])
 def test_a_model_writes_a_document_that_is_valid_json(engine, chosen, metric, budget):
     verdicts = [*Judge(engine, explain=True, explain_tokens=budget).run(metric, ROWS)]
@@ -377,20 +377,20 @@ def test_a_model_writes_a_document_that_is_valid_json(engine, chosen, metric, bu
 
 @pytest.mark.parametrize("metric", [TONE, STARS], ids=["classify", "score"])
 def test_a_model_guided_to_its_answer_gives_an_allowed_one(engine, metric):
-    judge = Judge(engine, explain=True, explain_tokens=12, decoding="guided")
+    judge = Judge(engine, explain=True, explain_tokens=6, decoding="guided")
     for verdict in judge.run(metric, ROWS):
         assert verdict.status is Status.OK
         assert verdict.value in metric.answers.values
         assert verdict.explanation
-        assert verdict.output_tokens > 12 or not verdict.truncated
+        assert verdict.output_tokens > 6 or not verdict.truncated
 
 
 def test_the_probabilities_behind_an_explanation_are_the_models_own(engine, toy, chosen):
     model = AutoModelForCausalLM.from_pretrained(toy).eval()
-    judge = Judge(engine, explain=True, explain_tokens=10)
+    judge = Judge(engine, explain=True, explain_tokens=5)
     content = judge.encoder.content
     task = judge.prepare(TONE)
-    for row in ROWS:
+    for row in ROWS[1:4]:
         chosen.clear()
         [verdict] = judge.run(TONE, [row])
         [question] = task.questions(Row("1", row))
