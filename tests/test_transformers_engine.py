@@ -127,6 +127,24 @@ def test_prompts_of_two_metrics_do_not_disturb_each_other(engine, toy):
         assert again == [pytest.approx(log_probs, abs=1e-4) for log_probs in once]
 
 
+def test_each_prompt_is_read_by_its_own_tree(engine, frame, toy):
+    model = AutoModelForCausalLM.from_pretrained(toy).eval()
+    spaces = [*SPACES.values(), Labels.of(["A", "B"]), *SPACES.values()]
+    prompts, trees = [], []
+    for space, text in zip(spaces, bodies(len(spaces)), strict=True):
+        [prompt], tree = extended(frame, space, [text])
+        prompts.append(prompt)
+        trees.append(tree)
+    for prompt, tree, choice in zip(prompts, trees, engine.choose(prompts, trees), strict=True):
+        expected = tree.choice(
+            [
+                [plain_log_prob(model, prompt, [*branch.path], t) for t in branch.tokens]
+                for branch in tree.branches
+            ]
+        )
+        assert choice.log_probs == pytest.approx(expected.log_probs, abs=1e-4)
+
+
 def test_no_prompts_no_answers(engine, frame):
     assert engine.choose([], []) == []
     assert engine.write([], "(a|b)", 5) == []

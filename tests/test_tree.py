@@ -102,6 +102,16 @@ def test_a_token_across_the_end_of_the_prompt_replaces_what_it_covers(chatml):
     assert content.decode(tree.extend(before)).startswith(context + '{"output"')
 
 
+def test_the_tree_of_one_text_is_what_always_follows_the_prompt(tokenizer):
+    frame, content = frame_and_content(tokenizer)
+    text = '{"explanation": "'
+    tree = AnswerTree.build(content, [text], frame.context)
+    assert (tree.size, tree.branches) == (1, ())
+    prompt = [*frame.head, *frame.tail]
+    kept = len(prompt) - len(content.encode(frame.context))
+    assert tree.extend(prompt) == [*prompt[:kept], *content.encode(frame.context + text)]
+
+
 def test_a_pattern_that_outlines_reads_otherwise_stops_before_any_row(chatml, monkeypatch):
     frame, content = frame_and_content(chatml)
     for pattern in (r'\{"output": "(good|bad|ugly)"\}', r'\{"output": "good"\}'):
