@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby, islice
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -220,24 +220,22 @@ class Judge:
         An explanation that its budget cuts off ends at its last whole word: the verdict is not
         lost to it.
         """
-        budget = self.options.explain_tokens
+        content, budget = self.encoder.content, self.options.explain_tokens
         explained: dict[Question, Prompt] = {}
         failed: dict[Question, Outcome] = {}
         for question, draft in self._drafts(prompts, lambda _: (PATTERN, budget)).items():
-            prompt = prompts[question]
-            explanation = explain(prompt, draft)
-            if isinstance(explanation, Refusal):
-                failed[question] = explanation
+            prompt = explain(prompts[question], draft, content)
+            if isinstance(prompt, Refusal):
+                failed[question] = prompt
             else:
-                ids = [*prompt.ids, *self.encoder.content.encode(explanation.written)]
-                explained[question] = replace(prompt, ids=ids, explanation=explanation)
+                explained[question] = prompt
         return explained, failed
 
     def _read(self, prompts: Mapping[Question, Prompt]) -> dict[Question, Outcome]:
         """Read each answer's probability at the places where the answers part."""
-        trees = [question.variant.tree for question in prompts]
-        extended = [t.extend(p.ids) for t, p in zip(trees, prompts.values(), strict=True)]
-        results = self.engine.choose(extended, trees) if prompts else []
+        trees = [prompt.variant.tree for prompt in prompts.values()]
+        ids = [prompt.variant.tree.extend(prompt.ids) for prompt in prompts.values()]
+        results = self.engine.choose(ids, trees) if prompts else []
         return {
             question: read_choice(prompt, result)
             for (question, prompt), result in zip(prompts.items(), results, strict=True)

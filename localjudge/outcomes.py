@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from localjudge.answers import Value
 from localjudge.engines.base import Choice, Draft, Failure
+from localjudge.errors import TokenizerError
 from localjudge.explanations import Explanation
 from localjudge.records import Row, Status, Verdict
 
 if TYPE_CHECKING:
     from localjudge.metrics import Metric
     from localjudge.tasks import Variant
+    from localjudge.tokens import ContentTokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +86,16 @@ def read_choice(prompt: Prompt, result: Choice | Failure) -> Outcome:
     return Answer(_best(prompt, choice.log_probs), prompt, choice=choice)
 
 
-def explain(prompt: Prompt, draft: Draft | Failure) -> Explanation | Refusal:
-    """Return the explanation that was written, if it is one."""
+def explain(prompt: Prompt, draft: Draft | Failure, content: ContentTokenizer) -> Prompt | Refusal:
+    """Return the prompt with the explanation that was written behind it."""
     if isinstance(draft, Failure):
         return Refusal(Status.ENGINE_ERROR, draft.error, prompt)
     try:
-        return Explanation.of(draft)
-    except ValueError as error:
+        explanation = Explanation.of(draft)
+        ids = [*prompt.ids, *content.encode(explanation.written)]
+    except (ValueError, TokenizerError) as error:
         return _unreadable(Status.INVALID_OUTPUT, str(error), prompt, draft)
+    return replace(prompt, ids=ids, explanation=explanation)
 
 
 def parse_answer(prompt: Prompt, draft: Draft | Failure) -> Outcome:
@@ -150,7 +154,7 @@ def _without_value(verdict: Verdict, refusal: Refusal) -> Verdict:
 
 def _with_value(verdict: Verdict, metric: Metric, answers: Sequence[Answer]) -> Verdict:
     value, metadata = _agreed(metric, answers)
-    variant = answers[0].prompt.variant
+    variant = answers[0].prompt.variant  # the first is asked in the declared order
     space = variant.answers
     explanation = _explanation_of(value, answers)
     verdict = replace(

@@ -19,6 +19,7 @@ from localjudge.engines.base import Draft, Failure
 from localjudge.engines.drafts import finished_draft
 from localjudge.engines.scripted import ScriptedEngine, byte_tokenizer
 from localjudge.engines.transformers import TransformersEngine
+from localjudge.errors import TokenizerError
 from localjudge.explanations import ALLOWED, NOT_ALLOWED, OPENING, PATTERN, Explanation
 from localjudge.judge import Judge
 from localjudge.metrics import classifier, scorer
@@ -253,6 +254,21 @@ def test_a_failure_to_write_an_explanation_costs_only_its_row():
     assert (one.status, one.error) == (Status.ENGINE_ERROR, "no memory")
     assert one.prompt_tokens == two.prompt_tokens > 0
     assert two.status is Status.OK
+
+
+def test_an_explanation_that_the_tokenizer_cannot_carry_costs_only_its_row(monkeypatch):
+    judge = Judge(Explaining('Fine."'), explain=True)
+    task = judge.prepare(TONE)
+    encode = ContentTokenizer.encode
+
+    def failing(content, text):
+        if text == "Fine.":
+            raise TokenizerError("no token for it")
+        return encode(content, text)
+
+    monkeypatch.setattr(ContentTokenizer, "encode", failing)
+    [verdict] = judge.judge(task, [Row("1", {"text": "x"})])
+    assert (verdict.status, verdict.error) == (Status.INVALID_OUTPUT, "no token for it")
 
 
 def test_a_failure_to_choose_keeps_count_of_what_was_written():
