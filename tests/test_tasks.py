@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 from itertools import permutations
@@ -403,14 +404,23 @@ def test_the_opening_of_what_is_written_continues_the_prompt(encoder):
         assert decode(ids).endswith("<|im_start|>assistant\n")
 
 
-def test_the_opening_is_tokenised_as_it_continues_the_prompt(tokenizer):
+@pytest.mark.parametrize(
+    ("metric", "opening"), [(SUMMARY, '{"output": "The user'), (TONE, '{"explanation": "')]
+)
+def test_the_opening_is_tokenised_as_it_continues_the_prompt(chatml, metric, opening):
+    # Behind a space the tokenizer joins the two: a joint token takes the place of the space.
+    tokenizer = copy.deepcopy(chatml)
+    tokenizer.chat_template = tokenizer.chat_template.replace("assistant\n", "assistant: ")
     encoder = PromptEncoder(tokenizer)
-    [question] = asked(Task(encoder, SUMMARY), text="x")
-    [ids] = question.variant.frame.encode([question.body])
-    context = question.variant.frame.context
-    joint = encoder.content.encode(context + '{"output": "The user')
-    before = ids[: len(ids) - len(encoder.content.encode(context))]
-    assert question.variant.opening.extend(ids) == [*before, *joint]
+    [question] = asked(Task(encoder, metric, explain=metric is TONE), text="x")
+    variant = question.variant
+    [ids] = variant.frame.encode([question.body])
+    assert variant.frame.context == "assistant: "
+    before = ids[: len(ids) - len(encoder.content.encode("assistant: "))]
+    begun = [*before, *encoder.content.encode(f"assistant: {opening}")]
+    assert variant.opening.extend(ids) == begun
+    assert begun[: len(ids)] != ids
+    assert variant.tree.dropped == 0  # behind an explanation the prompt's end is far
 
 
 @pytest.mark.parametrize("explain", [False, True])
