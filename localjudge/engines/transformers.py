@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from os import PathLike
 from pathlib import Path
 from threading import Lock
@@ -18,7 +19,7 @@ import torch
 
 from localjudge.engines.base import Choice, Draft, Failure, TokenIds
 from localjudge.engines.batches import FAILED, batches, in_halves, raise_if_dead
-from localjudge.engines.drafts import finished_draft
+from localjudge.engines.drafts import NanWatch, finished_draft
 from localjudge.engines.prefix import (
     Prefix,
     common,
@@ -48,8 +49,8 @@ _WORTH_SHARING = 16  # tokens
 _WRITING = 8  # writing reads all weights for each token, so its batches may be so much larger
 
 # How far results by way of a prefix may be from plain ones, relative to their spread. Of models
-# that work, float32 gives 1e-5 at most, half precision 0.03; of others, 0.3 at least.
-_APART = {torch.float32: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.1}
+# that work, float32 gives 1e-5 at most, half precision 0.04.
+_APART = {torch.float32: 1e-3, torch.bfloat16: 0.2, torch.float16: 0.2}
 
 Result = TypeVar("Result")
 
@@ -290,6 +291,12 @@ class TransformersEngine:
             written.append(logits)
             return logits
 
+        if "past_key_values" not in signature(self._model.forward).parameters:
+            raise self._unsupported(path, "it keeps no keys and values")
+        # A small model that looks ahead can be within the bounds of half precision.
+        attention = {getattr(module, "is_causal", None) for module in self._model.modules()}
+        if False in attention and True not in attention:
+            raise self._unsupported(path, "it looks ahead")
         try:
             with torch.inference_mode():
                 plain = torch.cat(
@@ -321,23 +328,6 @@ class TransformersEngine:
             f"use vllm ({why})",
             path=path,
         )
-
-
-class NanWatch:
-    """A logits processor that changes nothing and keeps which rows were ever not a number."""
-
-    def __init__(self) -> None:
-        self._rows: list[torch.Tensor] = []
-
-    def __call__(self, ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
-        """Note the rows, (rows,), of one step whose logits, (rows, vocabulary), hold NaN."""
-        self._rows.append(logits.amax(dim=-1).isnan())
-        return logits
-
-    def broken(self) -> list[bool]:
-        """Say of each row whether its logits held NaN at any step."""
-        rows: list[bool] = torch.stack(self._rows).any(dim=0).tolist()
-        return rows
 
 
 def _joined(tree: AnswerTree, values: Sequence[list[float] | Failure]) -> Choice | Failure:
