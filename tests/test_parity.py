@@ -69,7 +69,7 @@ def texts(count: int, seed: int) -> list[str]:
 
 def prompts(engine: Engine, metric: str, count: int) -> tuple[Variant, list[list[int]]]:
     task = Judge(engine).prepare(find_metric(metric))
-    rows = [dict.fromkeys(task.metric.inputs, text) for text in texts(count, len(metric))]
+    rows = [dict.fromkeys(task.columns.values(), text) for text in texts(count, len(metric))]
     questions = [q for row in rows for q in task.questions(Row("", row))]
     variant = questions[0].variant
     return variant, variant.frame.encode([question.body for question in questions])
