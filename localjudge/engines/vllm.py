@@ -23,6 +23,7 @@ from localjudge.engines.vllm_loading import (
     one_line,
     resolved_settings,
     shut_llm,
+    woken_by_death,
 )
 from localjudge.errors import ConfigError, EngineError, TokenizerError
 from localjudge.models import load_tokenizer
@@ -160,7 +161,8 @@ class VllmEngine:
                     self.llm.enqueue([{"prompt_token_ids": prompt}], [each], use_tqdm=False)
                 except (VLLMClientError, ValueError) as error:
                     refused[index] = Failure(f"vLLM refuses the prompt: {error}")
-            finished = self.llm.wait_for_completion(use_tqdm=False)
+            with woken_by_death(self.llm):
+                finished = self.llm.wait_for_completion(use_tqdm=False)
         except Exception as error:  # whatever it is, vLLM's state is unknown behind it
             raise EngineError(f"vLLM failed: {one_line(error)}") from error
         accepted = [index for index in range(len(prompts)) if index not in refused]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import re
+import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
@@ -82,6 +84,32 @@ def load_llm(
         if not quantised or "head_dtype" in overrides:
             raise
     return _load(settings | {"hf_overrides": overrides}, in_process)
+
+
+@contextmanager
+def woken_by_death(llm: LLM) -> Iterator[None]:
+    """See to it that nobody waits for results of a process that has died.
+
+    vLLM notices the death of its process, but may leave the call that waits for results asleep.
+    """
+    core = llm.llm_engine.engine_core
+    results = getattr(core, "outputs_queue", None)
+    if results is None:  # the model runs in this process
+        yield
+        return
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.5):
+            if core.resources.engine_dead:
+                results.put_nowait(RuntimeError("its process died"))
+                return
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 def shut_llm(llm: LLM, in_process: bool) -> None:
