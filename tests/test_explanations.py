@@ -324,15 +324,14 @@ def test_a_guided_answer_behind_an_explanation_is_read_strictly(answer):
 
 
 def test_room_is_kept_for_explanation_and_answer():
-    def needed(**options) -> int:
-        judge = Judge(Explaining('Fine."', context_length=10), **options)
-        [verdict] = judge.run(TONE, [{"text": "x"}])
-        assert verdict.status is Status.INPUT_TOO_LONG
-        return verdict.prompt_tokens + int(re.search(r"up to (\d+) for", verdict.error)[1])
-
-    few, many = (needed(explain=True, explain_tokens=tokens) for tokens in (10, 110))
-    assert many - few == 100
-    for length, status in ((few, Status.OK), (few - 1, Status.INPUT_TOO_LONG)):
+    judge = Judge(Explaining('Fine."', context_length=10), explain=True, explain_tokens=10)
+    [verdict] = judge.run(TONE, [{"text": "x"}])
+    assert verdict.status is Status.INPUT_TOO_LONG
+    # One token a byte, and one that ends the answer.
+    room = len(OPENING) + 10 + max(map(len, TONE.answers.endings)) + 1
+    assert f"up to {room} for the answer" in verdict.error
+    needed = verdict.prompt_tokens + room
+    for length, status in ((needed, Status.OK), (needed - 1, Status.INPUT_TOO_LONG)):
         engine = Explaining('Fine."', context_length=length)
         [verdict] = Judge(engine, explain=True, explain_tokens=10).run(TONE, [{"text": "x"}])
         assert verdict.status is status

@@ -410,6 +410,9 @@ def test_no_engine_is_called_where_no_row_can_be_asked():
     for options in ({}, {"explain": True}, {"decoding": "guided"}):
         list(Judge(engine, **options).run(TONE, [{"text": ""}, {"text": None}]))
         list(Judge(engine, **options).run(TONE, []))
+    engine.context_length = 10
+    [verdict] = Judge(engine).run(TONE, [{"text": "x"}])
+    assert verdict.status is Status.INPUT_TOO_LONG
     assert engine.ways == []
 
 

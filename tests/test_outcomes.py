@@ -285,8 +285,13 @@ def explained(metric, row, choose, **options) -> Verdict:
 
 
 def test_a_pair_is_explained_as_it_was_declared():
-    for likes in (lambda prompt, size: [0.8, 0.1, 0.1], lambda prompt, size: [0.1, 0.1, 0.8]):
-        verdict = explained(BETTER, ROW, likes)
+    sure, unsure = [0.8, 0.1, 0.1], [0.1, 0.1, 0.8]
+    for here, there in ((sure, sure), (unsure, unsure), (sure, unsure)):
+
+        def choose(prompt, size, here=here, there=there):
+            return there if is_swapped(prompt) else here
+
+        verdict = explained(BETTER, ROW, choose)
         assert verdict.explanation == "Asked as declared."
         assert verdict.output_tokens == len('Asked as declared."Asked the other way."')
 
