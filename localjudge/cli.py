@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Literal, NoReturn
@@ -15,6 +17,7 @@ from localjudge.errors import ConfigError, LocaljudgeError
 from localjudge.judge import Decoding
 
 FINISHED_WITH_FAILURES = 3
+_PATIENCE = 8.0  # seconds
 
 app = typer.Typer(
     help="Judge rows by metrics, offline, with an open model.",
@@ -45,6 +48,13 @@ def main() -> None:
 
 def _stopped(number: int, _frame: FrameType | None) -> NoReturn:
     print("\nlocaljudge: stopped; a run goes on from here by the same command", file=sys.stderr)
+    # Some library may swallow the exit, or not come back for long. By force nothing is lost either:
+    # what is stored is safe, and an engine's own process ends with this one.
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, lambda number, _frame: os._exit(128 + number))
+    forced = threading.Timer(_PATIENCE, os._exit, [128 + number])
+    forced.daemon = True
+    forced.start()
     sys.exit(128 + number)
 
 
