@@ -39,6 +39,7 @@ from localjudge.encoding import PromptFrame  # noqa: E402
 from localjudge.engines.scripted import ScriptedEngine  # noqa: E402
 from localjudge.store import RunStore  # noqa: E402
 from localjudge.tables import Table  # noqa: E402
+from localjudge.tasks import Task  # noqa: E402
 
 
 def main() -> None:
@@ -140,10 +141,10 @@ class Stages:
 
     def __enter__(self) -> Stages:
         self._wrap(running, "check_table", "check the file")
-        self._wrap(judging, "_body", "render")
+        self._wrap(Task, "questions", "render")
         self._wrap(PromptFrame, "encode", "encode")
         self._wrap(ScriptedEngine, "choose", "engine (scripted)")
-        self._wrap(judging, "_verdict", "build verdicts")
+        self._wrap(judging, "join", "build verdicts")
         self._wrap(RunStore, "pending", "store: look up")
         self._wrap(RunStore, "save", "store: save")
         self._wrap(RunStore, "finish", "store: write the files")

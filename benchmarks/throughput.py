@@ -35,6 +35,7 @@ from workload import Workload, make_toy, make_workload
 
 from localjudge.offline import go_offline
 
+WARM_UP = 32  # rows; ways without a cache get half of them
 PRIMER = 4  # rows that fill the prefix cache before a warm measurement
 
 
@@ -53,7 +54,7 @@ def main() -> None:
             model,
             folder,
             rows=options.rows,
-            warm_up=min(options.rows, 64),
+            warm_up=min(options.rows, WARM_UP),
             prompt_tokens=options.prompt_tokens,
         )
         machine, peak = describe(), bf16_peak()
@@ -120,8 +121,9 @@ def measure(work: Workload, folder: Path, options: argparse.Namespace) -> list[M
             worker = stack.enter_context(Worker.start(host, work, folder, vllm_args))
             rows = options.rows if host.caches else min(options.rows, options.slow_rows)
             caches: tuple[Cache, ...] = ("cold", "warm") if host.caches else ("none",)
+            warm_up = min(rows, WARM_UP if host.caches else WARM_UP // 2)
             for way in ways:
-                worker.ask(way, caches[0], len(work.warm_up.ids), warm_up=True)
+                worker.ask(way, caches[0], warm_up, warm_up=True)
                 turns += [(worker, way, cache, rows) for cache in caches]
         for number in range(1, options.repeats + 1):
             for worker, way, cache, rows in turns if number % 2 else turns[::-1]:
@@ -194,7 +196,7 @@ def serve(
         connection.send(None)
         while True:
             connection.send(_timed(host, work, folder, *connection.recv()))
-    except EOFError:
+    except (EOFError, BrokenPipeError):
         return
     except Exception:  # whatever it is, the other process reports it
         connection.send(traceback.format_exc())

@@ -92,7 +92,7 @@ class _Localjudge:
             model=self._model,
             out=out,
             engine=self.engine,
-            decoding=decoding,
+            options={"decoding": decoding},
             limit=rows,
             open_judge=lambda *_, **__: self._judges[decoding],
         )
@@ -139,9 +139,10 @@ class LocaljudgeTransformers(_Localjudge):
         """Judge the first `rows`, or let the engine alone read them."""
         if way != "limit-transformers":
             return super().run(way, load, rows, out)
-        tree, size = self._judges["direct"].prepare(self._metric).tree, self._engine.chunk_rows
+        size = self._engine.chunk_rows
         for start in range(0, rows, size):
-            self._engine.choose(load.extended[start : min(rows, start + size)], tree)
+            prompts = load.extended[start : min(rows, start + size)]
+            self._engine.choose(prompts, [load.tree] * len(prompts))
         return None
 
     def look(self, way: str, result: Any) -> Outcome:
@@ -162,6 +163,8 @@ class Vllm:
             # In the calling process the CPU build starts faster and takes all cores in its turn.
             os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
             os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")  # GiB
+            # vLLM's attention uses AMX without asking Linux for it, which kills the process.
+            torch.cpu._init_amx()
         from vllm import LLM, SamplingParams
         from vllm.sampling_params import StructuredOutputsParams
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from localjudge.encoding import PromptEncoder
 from localjudge.library import find_metric
+from localjudge.messages import Messages
 from localjudge.metrics import Metric
 from localjudge.tree import AnswerTree
 
@@ -69,6 +70,7 @@ class Load:
         messages: Each row's prompt as chat messages, for those who build prompts from text.
         prompts: Each row's prompt as token ids.
         extended: The same with the answers' common beginning appended: what `direct` reads.
+        tree: The answers as tokens.
     """
 
     path: Path
@@ -76,6 +78,7 @@ class Load:
     messages: list[list[dict[str, str]]]
     prompts: list[list[int]]
     extended: list[list[int]]
+    tree: AnswerTree
 
 
 @dataclass(frozen=True)
@@ -128,8 +131,9 @@ def make_metric(encoder: PromptEncoder, prompt_tokens: int) -> Metric:
     source, notes = random.Random(0), list(shipped.notes)
     while True:
         metric = replace(shipped, notes=tuple(notes))
-        frame = encoder.frame(metric.system_text(), metric.user_head)
-        [prompt] = frame.encode([metric.user_text(values)[len(metric.user_head) :]])
+        messages = Messages(metric)
+        frame = encoder.frame(messages.system, messages.user_head)
+        [prompt] = frame.encode([messages.body(values)])
         note = f"Words such as {', '.join(source.sample(WORDS, k=8))} are non-toxic."
         if len(prompt) + len(encoder.content.encode(note)) > prompt_tokens:
             return metric
@@ -169,17 +173,21 @@ def _make_load(
 ) -> Load:
     with path.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
-    system, head = metric.system_text(), metric.user_head
-    frame = encoder.frame(system, head)
-    tree = AnswerTree.build(encoder.content, metric.answers, frame.context)
-    users = [metric.user_text({"text": row["output"]}) for row in rows]
-    prompts: list[Any] = frame.encode([user[len(head) :] for user in users])
+    messages = Messages(metric)
+    frame = encoder.frame(messages.system, messages.user_head)
+    tree = AnswerTree.build(encoder.content, metric.answers.documents, frame.context)
+    values = [{"text": row["output"]} for row in rows]
+    prompts: list[Any] = frame.encode([messages.body(each) for each in values])
     return Load(
         path,
         ids=[row["id"] for row in rows],
-        messages=[_chat(system, user, folded=encoder.system_folded) for user in users],
+        messages=[
+            _chat(messages.system, messages.user(each), folded=encoder.system_folded)
+            for each in values
+        ],
         prompts=prompts,
         extended=[tree.extend(prompt) for prompt in prompts],
+        tree=tree,
     )
 
 

@@ -5,29 +5,30 @@ from __future__ import annotations
 import json
 import math
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from localjudge.errors import MetricError
+from localjudge.labels import Label, check_labels, folded
 
 Kind = Literal["classify", "score", "text"]
 Value = str | int
 
+LABEL = "<label>"  # where a prompt shows an answer whose labels come with each row
+# What stands between single spaces in a text: no stop, and nothing that JSON would escape.
+_WORD = r'[^\s"\\.!?\x00-\x1f\x7f]+'
 
-def document(value: Value) -> str:
+
+def document(value: Value, explanation: str | None = None) -> str:
     """Return the whole JSON answer for `value`, in the one spelling that localjudge uses."""
-    return json.dumps({"output": value}, ensure_ascii=False)
+    explained = {} if explanation is None else {"explanation": explanation}
+    return json.dumps(explained | {"output": value}, ensure_ascii=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
-    """One label of a classification, what it means, and the number it counts as, if any."""
-
-    name: str
-    meaning: str = ""
-    score: float | None = None
+def pattern_of(texts: Sequence[str]) -> str:
+    """Return a regular expression that matches exactly `texts`."""
+    return "(" + "|".join(re.escape(text) for text in texts) + ")"
 
 
 class _Closed:
@@ -49,14 +50,14 @@ class _Closed:
         return tuple(document(value) for value in self.values)
 
     @property
-    def pattern(self) -> str:
-        """A regular expression that matches exactly `documents`, for constrained decoding."""
-        return "(" + "|".join(re.escape(text) for text in self.documents) + ")"
+    def endings(self) -> tuple[str, ...]:
+        """What each document ends with behind the text of an explanation."""
+        return tuple(f'", {text[1:]}' for text in self.documents)
 
     @property
-    def answer_format(self) -> str:
-        """The answer format as the prompt states it: every allowed document."""
-        return "\n".join(self.documents)
+    def pattern(self) -> str:
+        """A regular expression that matches exactly `documents`, for constrained decoding."""
+        return pattern_of(self.documents)
 
     def parse(self, text: str) -> Value:
         """Read one answer strictly: a JSON document that equals an allowed one.
@@ -106,20 +107,21 @@ class Labels(_Closed):
                 field="answers.labels",
                 hint="declare at least two labels",
             )
-        seen: dict[str, str] = {}
-        for label in self.labels:
-            _check_label(label, seen)
+        check_labels(self.labels)
 
     @classmethod
     def of(cls, labels: Mapping[str, str | Label] | Sequence[str]) -> Labels:
         """Build from `{label: meaning}`, `{label: Label}` or a plain list of labels."""
+        return cls(cls.entries(labels))
+
+    @staticmethod
+    def entries(labels: Mapping[str, str | Label] | Sequence[str]) -> tuple[Label, ...]:
+        """Return what `of` would build from, unchecked."""
         if not isinstance(labels, Mapping):
-            return cls(tuple(Label(name) for name in labels))
-        return cls(
-            tuple(
-                entry if isinstance(entry, Label) else Label(name, entry)
-                for name, entry in labels.items()
-            )
+            return tuple(Label(name) for name in labels)
+        return tuple(
+            entry if isinstance(entry, Label) else Label(name, entry)
+            for name, entry in labels.items()
         )
 
     @property
@@ -203,35 +205,150 @@ class Scale(_Closed):
         return tuple(given.get(value, "") for value in self.values)
 
 
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Short text within limits, which the pattern for constrained decoding enforces.
+
+    A sentence ends with `.`, `!` or `?`, and these stand nowhere else. A word is what stands
+    between single spaces. In more than one sentence, each has at most its equal share of the words.
+
+    Attributes:
+        begins: The words with which the text begins.
+        max_sentences: The most sentences.
+        max_words: The most words in all, those of `begins` included.
+
+    Raises:
+        MetricError: the limits leave no room for a text.
+    """
+
+    begins: str = ""
+    max_sentences: int = 1
+    max_words: int = 30
+    kind: ClassVar[Kind] = "text"
+
+    def __post_init__(self) -> None:
+        if self.max_sentences < 1 or self.share <= len(self.begins.split()):
+            raise MetricError(
+                f"{self.max_sentences} sentence(s) and {self.max_words} words leave no room",
+                field="answers.text",
+                hint="allow more words for each sentence than `begins` has",
+            )
+        if not re.fullmatch(f"(?:{_WORD}(?: {_WORD})*)?", self.begins):
+            raise MetricError(
+                f"{self.begins!r} is not a plain beginning of a sentence",
+                field="answers.text.begins",
+                hint="use words with single spaces, without quotes and stops",
+            )
+
+    @property
+    def share(self) -> int:
+        """The most words of a sentence, where there is more than one."""
+        return self.max_words // self.max_sentences
+
+    @property
+    def opening(self) -> str:
+        """What every answer begins with."""
+        return document(self.begins)[:-2]
+
+    @property
+    def pattern(self) -> str:
+        """What may follow the opening, up to and with the closing quotation mark."""
+        alone = self._first_sentence(self.max_words)
+        if self.max_sentences == 1:
+            return f'{alone}"'
+        further = f"(?: {_WORD}){{1,{self.share}}}[.!?]"
+        first = self._first_sentence(self.share)
+        return f'(?:{alone}|{first}(?:{further}){{1,{self.max_sentences - 1}}})"'
+
+    def _first_sentence(self, most: int) -> str:
+        begun = len(self.begins.split())
+        if begun:
+            return f"(?: {_WORD}){{1,{most - begun}}}[.!?]"
+        return f"{_WORD}(?: {_WORD}){{0,{most - 1}}}[.!?]"
+
+    @property
+    def documents(self) -> tuple[str, ...]:
+        """One document that stands for all, as the prompt shows it."""
+        return (document(f"{self.begins} ...".strip()),)
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """None can be listed."""
+        return ()
+
+    def parse(self, text: str) -> str:
+        """Read one answer strictly.
+
+        Raises:
+            ValueError: it is no JSON document of the one form, or beyond the limits.
+        """
+        if not re.fullmatch(re.escape(self.opening) + self.pattern + r"\}", text):
+            raise ValueError("the text is not within the declared limits")
+        value: str = json.loads(text)["output"]
+        return value
+
+    @property
+    def scores(self) -> tuple[float | None, ...]:
+        """Text has none."""
+        return ()
+
+    def score(self, value: Value) -> None:
+        """Return None: text has no score."""
+
+    def expected_score(self, probabilities: Sequence[float]) -> None:
+        """Return None: text has no score."""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Labels that come with the run, or with each row, and some that are always among them.
+
+    Attributes:
+        column: The column that holds each row's list of labels.
+        always: Labels that stand at the end of every list.
+    """
+
+    column: str
+    always: tuple[Label, ...] = ()
+    kind: ClassVar[Kind] = "classify"
+
+    def close(self, labels: Mapping[str, str | Label] | Sequence[str]) -> Labels:
+        """Return the answer space for one list of labels.
+
+        Raises:
+            MetricError: the labels cannot be told apart; see `Labels`.
+        """
+        given = Labels.entries(labels)
+        check_labels(given)
+        standing = {folded(label.name): label for label in self.always}
+        entries = []
+        for label in given:
+            # A list may name a standing label itself, in any place; the bare name keeps its sense.
+            same = standing.pop(folded(label.name), None)
+            bare = label == Label(label.name)
+            entries.append(replace(same, name=label.name) if same and bare else label)
+        return Labels((*entries, *standing.values()))
+
+    @property
+    def documents(self) -> tuple[str, ...]:
+        """One document that stands for all, as the prompt shows it."""
+        return (document(LABEL),)
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """Those that are in every list."""
+        return tuple(label.name for label in self.always)
+
+    @property
+    def scores(self) -> tuple[float | None, ...]:
+        """Their scores."""
+        return tuple(label.score for label in self.always)
+
+    @property
+    def meanings(self) -> tuple[str, ...]:
+        """What they mean."""
+        return tuple(label.meaning for label in self.always)
+
+
 Closed = Labels | Scale
-
-
-def _check_label(label: Label, seen: dict[str, str]) -> None:
-    name = label.name
-    field = f"answers.labels.{name}"
-    if not isinstance(name, str):
-        raise MetricError(
-            f"the label {name!r} is of type {type(name).__name__}, not text",
-            field="answers.labels",
-            hint=f"put it in quotes: {json.dumps(str(name))}",
-        )
-    if not name.strip():
-        raise MetricError(f"the label {name!r} is blank", field="answers.labels")
-    if name != name.strip():
-        raise MetricError(f"the label {name!r} has spaces at its ends", field=field)
-    if any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in name):
-        raise MetricError(
-            f"the label {name!r} holds a control character, line break or lone surrogate",
-            field="answers.labels",
-            hint="labels are single lines of plain text",
-        )
-    folded = unicodedata.normalize("NFKC", name).casefold()
-    if folded in seen:
-        other = seen[folded]
-        problem = f"the label {name!r} is declared twice"
-        if other != name:
-            problem = f"the labels {other!r} and {name!r} differ only in case or Unicode form"
-        raise MetricError(problem, field=field)
-    seen[folded] = name
-    if label.score is not None and not math.isfinite(label.score):
-        raise MetricError(f"the score {label.score} is not a finite number", field=field)
+AnswerSpace = Labels | Scale | Text | Open

@@ -32,8 +32,8 @@ def check_engine(engine: Engine, encoder: PromptEncoder, *, guided: bool) -> Non
         [draft] = engine.write([prompt], _ANSWERS.pattern, budget)
         _check_draft(draft)
     else:
-        tree = AnswerTree.build(encoder.content, _ANSWERS, frame.context)
-        [choice] = engine.choose([tree.extend(prompt)], tree)
+        tree = AnswerTree.build(encoder.content, _ANSWERS.documents, frame.context)
+        [choice] = engine.choose([tree.extend(prompt)], [tree])
         _check_choice(choice)
 
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Literal, NoReturn
 
 import typer
 
+from localjudge.answers import Kind
 from localjudge.encoding import PromptMode
 from localjudge.errors import ConfigError, LocaljudgeError
 from localjudge.judge import Decoding
 
 FINISHED_WITH_FAILURES = 3
-_PATIENCE = 8.0  # seconds
+_GRACE = 3.0  # seconds that a process of an engine has to end by itself
 
 app = typer.Typer(
     help="Judge rows by metrics, offline, with an open model.",
@@ -36,39 +37,69 @@ def main() -> None:
     """Run the command line; the exit code is 0, 1 (stopped), 2 (usage) or 3 (failed rows)."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stopped)
+    if sys.stdout is None or sys.stderr is None:
+        sys.exit("localjudge: standard output and standard error must be open")
     try:
         from localjudge.offline import go_offline
 
         go_offline()
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except LocaljudgeError as error:
         print(f"localjudge: {error}", file=sys.stderr)
+        sys.exit(1)
+    except OSError as error:  # of standard output: those of files are errors of ours
+        if not isinstance(error, BrokenPipeError):
+            print(f"localjudge: cannot be written: {error}", file=sys.stderr)
+        # What is still to be written would fail again when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
 
 
 def _stopped(number: int, _frame: FrameType | None) -> NoReturn:
-    print("\nlocaljudge: stopped; a run goes on from here by the same command", file=sys.stderr)
-    # Some library may swallow the exit, or not come back for long. By force nothing is lost either:
-    # what is stored is safe, and an engine's own process ends with this one.
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, lambda number, _frame: os._exit(128 + number))
-    forced = threading.Timer(_PATIENCE, os._exit, [128 + number])
-    forced.daemon = True
-    forced.start()
-    sys.exit(128 + number)
+    # An exception would be caught by whatever library is at work, so the process ends here.
+    # The run folder is made to be left at any moment.
+    show_cursor = b"\x1b[?25h" if os.isatty(2) else b""
+    message = b"\nlocaljudge: stopped; a run goes on from here by the same command\n"
+    with suppress(OSError):
+        os.write(2, show_cursor + message)
+    # vLLM's own process, if there is one. Nothing is imported here: an import may be under way.
+    processes = sys.modules.get("multiprocessing.process")
+    children = processes.active_children() if processes else []
+    for child in children:
+        child.terminate()
+    for child in children:
+        child.join(_GRACE)
+        child.kill()
+    os._exit(128 + number)
 
 
 @app.command()
 def run(
-    metrics: Annotated[
-        list[str], typer.Argument(help="Shipped metrics by name, or metric files by path.")
-    ],
     data: Annotated[Path, typer.Option(help="Rows: .jsonl, .csv, .tsv or .parquet.")],
     model: Annotated[str, typer.Option(help="Name of an installed model, or a model folder.")],
     out: Annotated[Path, typer.Option(help="Run folder: new, or that of the same run.")],
+    metrics: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="METRIC", help="Shipped metrics by name, or files by path."),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="Label file: of a metric of your own, with --text, or of topic."),
+    ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(help="What that metric reads: text with {column} placeholders."),
+    ] = None,
     mapping: Annotated[
         list[str] | None,
-        typer.Option("--map", help="INPUT=COLUMN, where a metric's default does not fit."),
+        typer.Option(
+            "--map",
+            help="INPUT=COLUMN, where a metric's default does not fit. COLUMN may be a path: "
+            "attributes.output.value, documents[0].text.",
+        ),
     ] = None,
     id_column: Annotated[str | None, typer.Option(help="Column of the rows' ids.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Judge only the first N rows.")] = None,
@@ -85,6 +116,15 @@ def run(
     decoding: Annotated[
         Decoding, typer.Option(help="direct reads probabilities; guided writes the answer.")
     ] = "direct",
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Write an explanation before each verdict.")
+    ] = False,
+    explain_tokens: Annotated[
+        int, typer.Option(min=1, help="The most tokens of an explanation.")
+    ] = 120,
+    permute_labels: Annotated[
+        int, typer.Option(min=1, help="Ask with the labels in N orders, and average.")
+    ] = 1,
     prompt_mode: Annotated[
         PromptMode, typer.Option(help="raw is for base models without a chat template.")
     ] = "chat",
@@ -93,15 +133,19 @@ def run(
 
     The same command goes on where an earlier one was stopped.
 
+    A metric of your own needs no file of its own: --labels names a TOML file with a [labels] or
+    [scale] table, answer = "what it means", and may give name, definition and direction; --text
+    is what the model reads of a row. Without --text, the labels are the topics of `topic`.
+
     Exit code: 0 all rows have a verdict, 3 finished with failed rows, 1 stopped.
     """
-    from localjudge.library import find_metric
+    from localjudge.library import find_metrics
     from localjudge.run import run_file
     from localjudge.terminal import print_result, progress_bar
 
     with progress_bar() as on_progress:
         result = run_file(
-            [find_metric(name) for name in metrics],
+            find_metrics(metrics or [], labels=labels, text=text),
             data,
             model=model,
             out=out,
@@ -111,8 +155,13 @@ def run(
                 "dtype": dtype,
                 "engine_args": _pairs(engine_args or [], "--engine-arg", "KEY=VALUE"),
             },
-            decoding=decoding,
             prompt_mode=prompt_mode,
+            options={
+                "decoding": decoding,
+                "explain": explain,
+                "explain_tokens": explain_tokens,
+                "permute_labels": permute_labels,
+            },
             mapping=_pairs(mapping or [], "--map", "INPUT=COLUMN"),
             id_column=id_column,
             limit=limit,
@@ -136,6 +185,28 @@ def show(
     print_verdicts(read_verdicts(folder), limit)
 
 
+@app.command()
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    wide: Annotated[
+        bool, typer.Option("--wide", help="One row for each input row, with all its metrics.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="A .jsonl, .csv or .parquet file; by default a .csv file in the run folder."
+        ),
+    ] = None,
+) -> None:
+    """Write the verdicts of a run as a table for other tools.
+
+    In CSV, texts that a spreadsheet could take for a formula get a ' in front.
+    """
+    from localjudge.exports import export_run
+
+    print(export_run(folder, out, wide=wide))
+
+
 @metrics_app.callback()
 def metrics(context: typer.Context) -> None:
     """List the shipped metrics."""
@@ -152,6 +223,9 @@ def show_metric(
     model: Annotated[
         str | None, typer.Option(help="Print the prompt in this model's chat template.")
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print the prompt that asks for an explanation.")
+    ] = False,
 ) -> None:
     """Print a metric's file, and the prompt as a model gets it."""
     from localjudge.library import find_metric
@@ -162,7 +236,7 @@ def show_metric(
         from localjudge.models import load_tokenizer
 
         tokenizer = load_tokenizer(model)
-    print_prompt(metric, tokenizer)
+    print_prompt(metric, tokenizer, explain=explain)
 
 
 @metrics_app.command("check")
@@ -174,6 +248,22 @@ def check_metric(
     from localjudge.terminal import print_metrics
 
     print_metrics([load_metric(file)])
+
+
+@metrics_app.command("new")
+def new_metric(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the metric is called.")],
+    kind: Annotated[Kind, typer.Option(help="What it answers with: a label, a number or a text.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The file; by default NAME.toml in this folder.")
+    ] = None,
+) -> None:
+    """Write a metric file to start from, with comments."""
+    from localjudge.library import write_starter
+
+    path = out or Path(f"{name}.toml")
+    write_starter(name, kind, path)
+    print(f"{path}\nnow change it, then: localjudge metrics check {path}")
 
 
 @models_app.callback()

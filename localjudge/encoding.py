@@ -8,20 +8,30 @@ wrote is tokenised with control tokens, everything else without. The static begi
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal
 
 from localjudge.errors import TemplateError, TokenizerError
-from localjudge.tokens import ContentTokenizer, without_prefix_space
+from localjudge.tokens import ContentTokenizer, same_lines
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 PromptMode = Literal["chat", "raw"]
 
-_SYSTEM, _USER = "LOCALJUDGE0SYSTEM0", "LOCALJUDGE0USER0"
+# A template that escapes, cuts, re-cases or re-wraps content does not show these as they are.
+_SYSTEM, _USER = "Sy<'&\"sTem", "Us<'&\"eR"
+_LONG = "".join(f"\n\n  Line {number} OF 'many' <&> \\n {{{{x}}}}." for number in range(200))
+# How templates open a section for thinking, and what closes it.
+_THINKING = re.compile(
+    r"<(?!\|?(?:end|no)_)[\w:|]*(?:think|thought|reason)[\w|]*>|\[THINK\]", re.IGNORECASE
+)
+_HARMONY_OPEN = "<|channel|>analysis<|message|>"
+_HARMONY_CLOSE = "<|end|><|start|>assistant<|channel|>final<|message|>"
+_TEMPLATE_HINT = "use prompt mode `raw`, or a model with an ordinary chat template"
 # Some templates print today's date; the same prompt must not change overnight.
 _FIXED_DATE = "01 Jan 2025"
 _TEMPLATE_SETTINGS: dict[str, Any] = {
@@ -45,19 +55,19 @@ class PromptEncoder:
             beginning of the user turn.
 
     Raises:
-        TemplateError: the model has no chat template (in mode `chat`), or one that fails or does
-            not show the content exactly once.
-        TokenizerError: the tokenizer is not a fast one.
+        TemplateError: the model has no chat template (in mode `chat`), or one that fails, does not
+            show the content exactly once and as it is, or leaves a section for thinking open.
+        TokenizerError: the tokenizer is not a fast one, or loses line breaks.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, *, mode: PromptMode = "chat") -> None:
-        self.content = ContentTokenizer(tokenizer)
         self.tokenizer = tokenizer
         self.mode = mode
-        self._original = tokenizer.backend_tokenizer
-        self._template = without_prefix_space(json.loads(self._original.to_str()))
-        self._sequence_start = self._bos()
         self.system_folded, self._segments = self._render_template()
+        self.content = ContentTokenizer(tokenizer, self._segments)
+        self._original = tokenizer.backend_tokenizer
+        self._sequence_start = self._bos()
+        _check_line_breaks(self.content)
 
     @property
     def digest(self) -> str:
@@ -77,30 +87,15 @@ class PromptEncoder:
         if self._sequence_start is not None and head[:1] != [self._sequence_start]:
             head = [self._sequence_start, *head]
         for content, segment in zip(contents, [*middle, ""], strict=True):
-            head = head + self.content.encode(content) + self._encode_template(segment)
-        control, context = self._split_tail(tail)
+            head = head + self.content.encode(content) + self.content.encode_template(segment)
+        end = self.content.control_end(tail)
+        control, context = tail[:end], tail[end:]
         return PromptFrame(
             content=self.content,
             head=tuple(head),
-            tail=(*self._encode_template(control), *self.content.encode(context)),
+            tail=(*self.content.encode_template(control), *self.content.encode(context)),
             context=context,
         )
-
-    def _encode_template(self, segment: str) -> list[int]:
-        return list(self._template.encode(segment, add_special_tokens=False).ids)
-
-    def _split_tail(self, tail: str) -> tuple[str, str]:
-        """Split the template's last part behind its last control token."""
-        encoding = self._template.encode(tail, add_special_tokens=False)
-        end = max(
-            (
-                offset[1]
-                for token_id, offset in zip(encoding.ids, encoding.offsets, strict=True)
-                if token_id in self.content.control_ids
-            ),
-            default=0,
-        )
-        return tail[:end], tail[end:]
 
     def _bos(self) -> int | None:
         """Return the beginning-of-sequence id if this tokenizer puts one before every text."""
@@ -118,23 +113,30 @@ class PromptEncoder:
                 "the model has no chat template",
                 hint="use an instruction-tuned model, or prompt mode `raw` for a base model",
             )
-        system, user = {"role": "system", "content": _SYSTEM}, {"role": "user", "content": _USER}
         try:
-            return False, _cut(self._apply_template([system, user]), _SYSTEM, _USER)
+            return False, self._segments_around(system=_SYSTEM, user=_USER)
         except TemplateError:
             # A template that refuses, or drops, a system message may still take the user turn.
-            return True, _cut(self._apply_template([user]), _USER)
+            return True, self._segments_around(user=_USER)
 
-    def _apply_template(self, messages: list[dict[str, str]]) -> str:
-        from jinja2.exceptions import TemplateError as JinjaError
+    def _segments_around(self, **markers: str) -> list[str]:
+        """Return what the template writes around the messages, whatever they say."""
+        short = self._cut_template(markers)
+        if short != self._cut_template({role: text + _LONG for role, text in markers.items()}):
+            raise TemplateError(
+                "the model's chat template depends on what the messages say", hint=_TEMPLATE_HINT
+            )
+        return [*short[:-1], _close_thinking(short[-1])]
 
+    def _cut_template(self, markers: dict[str, str]) -> list[str]:
+        messages = [{"role": role, "content": text} for role, text in markers.items()]
         try:
             rendered = self.tokenizer.apply_chat_template(
                 messages, tokenize=False, add_generation_prompt=True, **_TEMPLATE_SETTINGS
             )
-        except (JinjaError, TypeError, KeyError, AttributeError) as error:
+        except Exception as error:  # a template is a program: it can fail in any way
             raise TemplateError(f"the model's chat template fails: {error}") from error
-        return _close_thinking(str(rendered))
+        return _cut(str(rendered), *markers.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +186,40 @@ def _cut(rendered: str, *markers: str) -> list[str]:
         before, found, rest = rest.partition(marker)
         if not found or marker in rest or marker in before:
             raise TemplateError(
-                "the model's chat template does not show each message exactly once, in order",
-                hint="use prompt mode `raw`, or a model with an ordinary chat template",
+                "the model's chat template does not show each message as it is, exactly once",
+                hint=_TEMPLATE_HINT,
             )
         segments.append(before)
     return [*segments, rest]
 
 
-def _close_thinking(rendered: str) -> str:
-    """Close a thinking section that the template leaves open although thinking is off."""
-    opened = rendered.rstrip()
-    return f"{opened}\n\n</think>\n\n" if opened.endswith("<think>") else rendered
+def _close_thinking(tail: str) -> str:
+    """Close a section for thinking that the template leaves open although thinking is off."""
+    if tail.rstrip().endswith(_HARMONY_OPEN):
+        return tail.rstrip() + _HARMONY_CLOSE
+    opened = list(_THINKING.finditer(tail))
+    if not opened:
+        return tail
+    mark, rest = opened[-1][0], tail[opened[-1].end() :]
+    if "|" in mark:
+        closing = mark.replace("START", "END").replace("begin", "end")
+    else:
+        closing = f"{mark[0]}/{mark[1:]}"
+    if closing in rest:
+        return tail
+    if rest.strip() or closing == mark:
+        raise TemplateError(
+            f"the model's chat template leaves a section for thinking open, by {mark}",
+            hint=_TEMPLATE_HINT,
+        )
+    return f"{tail.rstrip()}\n\n{closing}\n\n"
+
+
+def _check_line_breaks(content: ContentTokenizer) -> None:
+    """Make sure that line breaks stay: by them a model tells a row's text from the prompt's."""
+    sample = "> a\n> b\n\nc"
+    if not same_lines(sample, content.decode(content.encode(sample))):
+        raise TokenizerError(
+            "the tokenizer does not keep line breaks",
+            hint="use another model: with this one, quoted text could not be told from the prompt",
+        )

@@ -54,9 +54,17 @@ class LocaljudgeError(Exception):
         return ": ".join(part for part in (place, self.field) if part)
 
     def __str__(self) -> str:
-        where = self.where
+        where = _escaped(self.where).replace("\n", "\\n")
         text = f"{where}: {self.problem}" if where else self.problem
-        return f"{text}\n  hint: {self.hint}" if self.hint else text
+        return _escaped(f"{text}\n  hint: {self.hint}" if self.hint else text)
+
+
+def _escaped(text: str) -> str:
+    """Escape what would steer a terminal: all that is not printable, but for line breaks."""
+    return "".join(
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
+        for char in text
+    )
 
 
 class ConfigError(LocaljudgeError):

@@ -2,61 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from math import isfinite
+from itertools import groupby, islice
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from localjudge.answers import Text
 from localjudge.canary import check_engine
 from localjudge.encoding import PromptEncoder, PromptFrame, PromptMode
 from localjudge.engines import open_engine
-from localjudge.engines.base import Choice, Draft, Engine, Failure
-from localjudge.errors import DataError, TokenizerError
+from localjudge.engines.base import Draft, Engine, Failure
+from localjudge.errors import ConfigError, DataError, TokenizerError
+from localjudge.explanations import PATTERN
+from localjudge.offline import go_offline
+from localjudge.outcomes import Outcome, Prompt, Refusal, explain, join, parse_answer, read_choice
 from localjudge.records import Row, Status, Verdict
-from localjudge.tree import AnswerTree
+from localjudge.tasks import Question, Task, Variant
+from localjudge.toml_file import closest
 
 if TYPE_CHECKING:
-    from localjudge.answers import Value
     from localjudge.metrics import Metric
 
 Decoding = Literal["direct", "guided"]
+_WRITTEN = 8  # how many times as long a row takes, about, that the model writes for
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """One metric made ready for one model."""
+class Options:
+    """How a judge asks.
 
-    metric: Metric
-    columns: Mapping[str, str]
-    frame: PromptFrame
-    tree: AnswerTree
+    Attributes:
+        decoding: `direct` reads the probability of each answer; `guided` lets outlines constrain
+            the model token by token, and knows no probabilities.
+        explain: Whether the model writes an explanation before its verdict.
+        explain_tokens: The most tokens of an explanation; a longer one is cut at a whole word.
+        permute_labels: In how many orders of its labels a classification is asked.
 
-    @property
-    def answer_budget(self) -> int:
-        """The most tokens that an answer can take: under a constraint, one for each byte."""
-        return 1 + max(len(text.encode()) for text in self.metric.answers.documents)
+    Raises:
+        ConfigError: an option is out of its range, or two do not go together.
+    """
+
+    decoding: Decoding = "direct"
+    explain: bool = False
+    explain_tokens: int = 120
+    permute_labels: int = 1
+
+    def __post_init__(self) -> None:
+        check_choice("decoding", self.decoding, get_args(Decoding))
+        for name in ("explain_tokens", "permute_labels"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{getattr(self, name)} is not positive", field=name)
+        if self.permute_labels > 1 and self.decoding == "guided":
+            raise ConfigError(
+                "guided decoding knows no probabilities, which several orders would be joined by",
+                field="permute_labels",
+                hint="use decoding `direct`, or ask in one order",
+            )
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the model answered to one prompt."""
-
-    value: Value
-    prompt_tokens: int
-    output_tokens: int = 0
-    choice: Choice | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why there is no answer."""
-
-    status: Status
-    error: str
-    prompt_tokens: int = 0
-    raw: str | None = None
+def check_choice(name: str, value: str, known: Sequence[str]) -> None:
+    """Raise ConfigError unless the option `name` has one of the `known` values."""
+    if value not in known:
+        raise ConfigError(f"{value!r} is unknown", field=name, hint=closest(str(value), known))
 
 
 class Judge:
@@ -64,19 +72,19 @@ class Judge:
 
     Args:
         engine: The engine that holds the model.
-        decoding: `direct` reads the probability of each answer; `guided` lets outlines constrain
-            the model token by token, and knows no probabilities.
         prompt_mode: `chat` for instruction-tuned models, `raw` for base models.
+        options: Arguments of `Options`.
 
     Raises:
+        ConfigError: an option is wrong.
         TemplateError, TokenizerError: the model cannot carry prompts; see `PromptEncoder`.
     """
 
-    def __init__(
-        self, engine: Engine, *, decoding: Decoding = "direct", prompt_mode: PromptMode = "chat"
-    ) -> None:
+    def __init__(self, engine: Engine, *, prompt_mode: PromptMode = "chat", **options: Any) -> None:
+        check_choice("prompt_mode", prompt_mode, get_args(PromptMode))
         self.engine = engine
-        self.decoding = decoding
+        self.options = Options(**options)
+        self._closed = False
         self.encoder = PromptEncoder(engine.tokenizer, mode=prompt_mode)
 
     @classmethod
@@ -85,19 +93,29 @@ class Judge:
         model: str | PathLike[str],
         *,
         engine: str = "auto",
-        decoding: Decoding = "direct",
+        settings: Mapping[str, Any] | None = None,
         prompt_mode: PromptMode = "chat",
-        **settings: Any,
+        **options: Any,
     ) -> Judge:
-        """Load a model by its name or folder; `engine` and `settings` are those of `open_engine`.
+        """Load a model by its name or folder. No library uses the network from then on.
+
+        Args:
+            model: Name of an installed model, or a model folder.
+            engine: See `open_engine`; `settings` are its further arguments.
+            settings: `device`, `dtype`, `engine_args`.
+            prompt_mode: `chat` or `raw`.
+            options: Arguments of `Options`.
 
         Raises:
             ConfigError: there is no such engine, or an option of it is wrong.
             ModelError: there is no such model here, or its folder is damaged or not allowed.
             EngineError: the engine cannot load it.
         """
-        opened = open_engine(engine, model, **settings)
-        return cls(opened, decoding=decoding, prompt_mode=prompt_mode)
+        check_choice("prompt_mode", prompt_mode, get_args(PromptMode))
+        Options(**options)  # what is wrong with them is said before the model is loaded
+        go_offline()
+        opened = open_engine(engine, model, **(settings or {}))
+        return cls(opened, prompt_mode=prompt_mode, **options)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -108,13 +126,22 @@ class Judge:
             "system_folded": self.encoder.system_folded,
         }
 
+    @property
+    def chunk_rows(self) -> int:
+        """How many rows are judged and stored at once; fewer where the model writes."""
+        writes = self.options.explain or self.options.decoding == "guided"
+        return max(1, self.engine.chunk_rows // (_WRITTEN if writes else 1))
+
     def check_engine(self) -> None:
         """Try the engine on a question whose free answer would not be an allowed one.
 
         Raises:
             EngineError: what came back is no allowed answer, or no probability.
         """
-        check_engine(self.engine, self.encoder, guided=self.decoding == "guided")
+        if self.options.decoding == "direct":
+            check_engine(self.engine, self.encoder, guided=False)
+        if self.options.decoding == "guided" or self.options.explain:
+            check_engine(self.engine, self.encoder, guided=True)
 
     def run(
         self,
@@ -127,86 +154,128 @@ class Judge:
 
         Args:
             metric: The metric; see `load_metric`, `classifier` and `scorer`.
-            rows: Rows, or plain dicts; the id of a dict is its `id`, or its number from 1.
-            mapping: Column to read for each input, where it is not the metric's default.
+            rows: Rows, or plain dicts; the id of a dict is its `id`, text or an integer, or its
+                number from 1. Whether ids repeat is not checked. A value that cannot be shown as
+                text costs only its row; NA and NaT of pandas are missing.
+            mapping: Column or path to read for each input, where it is not the metric's default.
 
         Raises:
-            DataError: a row is not a mapping.
+            DataError: a row is not a mapping, or has an id of another type.
             EngineError: the engine died; the verdicts before it are good.
         """
         task = self.prepare(metric, mapping)
-        numbered = (_as_row(row, number) for number, row in enumerate(rows, 1))
-        while chunk := list(islice(numbered, self.engine.chunk_rows)):
+        numbered = (Row.of(row, number) for number, row in enumerate(rows, 1))
+        while chunk := list(islice(numbered, self.chunk_rows)):
             yield from self.judge(task, chunk)
 
     def prepare(self, metric: Metric, mapping: Mapping[str, str] | None = None) -> Task:
         """Build what is the same for all rows: the prompt's frame and the tree of answers."""
-        frame = self.encoder.frame(metric.system_text(), metric.user_head)
-        tree = AnswerTree.build(self.encoder.content, metric.answers, frame.context)
-        return Task(metric, metric.columns(mapping), frame, tree)
+        options = self.options
+        return Task(
+            self.encoder, metric, mapping, explain=options.explain, orders=options.permute_labels
+        )
 
     def judge(self, task: Task, rows: Sequence[Row]) -> list[Verdict]:
         """Judge some rows at once and return their verdicts in the same order."""
-        bodies = [_body(task, row) for row in rows]
-        # Equal prompts are judged once; sorted, those that begin alike stand together.
-        texts = sorted({body for body in bodies if isinstance(body, str)})
-        outcomes: dict[str | Refusal, Answer | Refusal] = {}
-        prompts: dict[str, list[int]] = {}
-        for text, prompt in zip(texts, self._encode(task, texts), strict=True):
-            if isinstance(prompt, Refusal):
-                outcomes[text] = prompt
-            else:
-                prompts[text] = prompt
-        ask = self._read if self.decoding == "direct" else self._write
-        outcomes |= zip(prompts, ask(task, list(prompts.values())), strict=True)
-        return [
-            _verdict(task, row, body if isinstance(body, Refusal) else outcomes[body])
-            for row, body in zip(rows, bodies, strict=True)
-        ]
+        asked = [_questions(task, row) for row in rows]
+        # Equal questions are asked once; sorted, those whose prompts begin alike stand together.
+        questions = sorted(
+            {question for each in asked if not isinstance(each, Refusal) for question in each},
+            key=lambda question: (question.variant.frame.head, question.body),
+        )
+        outcomes: dict[Question, Outcome] = {}
+        for frame, group in groupby(questions, key=lambda question: question.variant.frame):
+            prompts, refused = self._encode(frame, [*group])
+            outcomes |= refused
+            if task.explain:
+                prompts, refused = self._explain(prompts)
+                outcomes |= refused
+            outcomes |= self._write(prompts) if self._writes(task) else self._read(prompts)
+        answered = [[a] if isinstance(a, Refusal) else [outcomes[q] for q in a] for a in asked]
+        return [join(task.metric, row, each) for row, each in zip(rows, answered, strict=True)]
 
-    def _encode(self, task: Task, texts: Sequence[str]) -> Iterator[list[int] | Refusal]:
-        """Encode the rows' parts; a prompt that leaves no room for the answer is refused whole."""
-        for prompt in task.frame.encode(texts):
-            if isinstance(prompt, TokenizerError):
-                yield Refusal(Status.ENGINE_ERROR, str(prompt))
-            elif len(prompt) + task.answer_budget > self.engine.context_length:
-                yield Refusal(
-                    Status.INPUT_TOO_LONG,
-                    f"{len(prompt)} prompt tokens and up to {task.answer_budget} for the answer; "
-                    f"the limit is {self.engine.context_length}",
-                    len(prompt),
+    def _writes(self, task: Task) -> bool:
+        return self.options.decoding == "guided" or isinstance(task.metric.answers, Text)
+
+    def _encode(
+        self, frame: PromptFrame, questions: Sequence[Question]
+    ) -> tuple[dict[Question, Prompt], dict[Question, Outcome]]:
+        """Encode the questions; a prompt that leaves no room for the answer is refused whole."""
+        prompts: dict[Question, Prompt] = {}
+        refused: dict[Question, Outcome] = {}
+        encoded = frame.encode([question.body for question in questions])
+        for question, ids in zip(questions, encoded, strict=True):
+            if isinstance(ids, TokenizerError):
+                refused[question] = Refusal(Status.ENGINE_ERROR, str(ids))
+                continue
+            variant = question.variant
+            prompt = Prompt(variant, variant.opening.extend(ids), len(ids))
+            room = len(prompt.ids) - len(ids) + variant.answer_tokens
+            room += self.options.explain_tokens if variant.messages.explain else 0
+            if len(ids) + room > self.engine.context_length:
+                error = (
+                    f"{len(ids)} prompt tokens and up to {room} for the answer; "
+                    f"the limit is {self.engine.context_length}"
                 )
+                refused[question] = Refusal(Status.INPUT_TOO_LONG, error, prompt)
             else:
-                yield prompt
+                prompts[question] = prompt
+        return prompts, refused
 
-    def _read(self, task: Task, prompts: Sequence[list[int]]) -> Iterator[Answer | Refusal]:
+    def _explain(
+        self, prompts: Mapping[Question, Prompt]
+    ) -> tuple[dict[Question, Prompt], dict[Question, Outcome]]:
+        """Let the model write its explanations; a prompt then goes on to where the answer begins.
+
+        An explanation that its budget cuts off ends at its last whole word: the verdict is not
+        lost to it.
+        """
+        content, budget = self.encoder.content, self.options.explain_tokens
+        explained: dict[Question, Prompt] = {}
+        failed: dict[Question, Outcome] = {}
+        for question, draft in self._drafts(prompts, lambda _: (PATTERN, budget)).items():
+            prompt = explain(prompts[question], draft, content)
+            if isinstance(prompt, Refusal):
+                failed[question] = prompt
+            else:
+                explained[question] = prompt
+        return explained, failed
+
+    def _read(self, prompts: Mapping[Question, Prompt]) -> dict[Question, Outcome]:
         """Read each answer's probability at the places where the answers part."""
-        values = task.metric.answers.values
-        extended = [task.tree.extend(prompt) for prompt in prompts]
-        results = self.engine.choose(extended, task.tree) if prompts else []
-        for prompt, result in zip(prompts, results, strict=True):
-            if isinstance(result, Failure):
-                yield Refusal(Status.ENGINE_ERROR, result.error, len(prompt))
-            elif not all(isfinite(log_prob) for log_prob in result.log_probs):
-                error = f"the model's log-probabilities are not finite: {list(result.log_probs)}"
-                yield Refusal(Status.ENGINE_ERROR, error, len(prompt))
-            else:
-                best = max(range(len(values)), key=result.log_probs.__getitem__)
-                yield Answer(values[best], len(prompt), choice=result)
+        trees = [prompt.variant.tree for prompt in prompts.values()]
+        ids = [prompt.variant.tree.extend(prompt.ids) for prompt in prompts.values()]
+        results = self.engine.choose(ids, trees) if prompts else []
+        return {
+            question: read_choice(prompt, result)
+            for (question, prompt), result in zip(prompts.items(), results, strict=True)
+        }
 
-    def _write(self, task: Task, prompts: Sequence[list[int]]) -> Iterator[Answer | Refusal]:
-        """Let the model write the answer under the pattern, and read it strictly."""
-        pattern, budget = task.metric.answers.pattern, task.answer_budget
-        results = self.engine.write(prompts, pattern, budget) if prompts else []
-        for prompt, result in zip(prompts, results, strict=True):
-            if isinstance(result, Draft):
-                yield _parse(task, len(prompt), result)
-            else:
-                yield Refusal(Status.ENGINE_ERROR, result.error, len(prompt))
+    def _write(self, prompts: Mapping[Question, Prompt]) -> dict[Question, Outcome]:
+        """Let the model write each answer under its pattern, and read it strictly."""
+        drafts = self._drafts(prompts, lambda variant: (variant.pattern, variant.answer_tokens))
+        return {question: parse_answer(prompts[question], drafts[question]) for question in prompts}
+
+    def _drafts(
+        self,
+        prompts: Mapping[Question, Prompt],
+        asks: Callable[[Variant], tuple[str, int]],
+    ) -> dict[Question, Draft | Failure]:
+        """Let the engine write, one call for each pattern and budget that is asked for."""
+        groups: dict[tuple[str, int], list[Question]] = {}
+        for question in prompts:
+            groups.setdefault(asks(question.variant), []).append(question)
+        drafts: dict[Question, Draft | Failure] = {}
+        for (pattern, budget), group in groups.items():
+            ids = [prompts[question].ids for question in group]
+            drafts |= zip(group, self.engine.write(ids, pattern, budget), strict=True)
+        return drafts
 
     def close(self) -> None:
-        """Free the model."""
-        self.engine.close()
+        """Free the model. Closing again does no harm."""
+        if not self._closed:
+            self._closed = True
+            self.engine.close()
 
     def __enter__(self) -> Judge:
         return self
@@ -215,65 +284,10 @@ class Judge:
         self.close()
 
 
-def _as_row(row: Row | Mapping[str, Any], number: int) -> Row:
-    if isinstance(row, Row):
-        return row
-    if not isinstance(row, Mapping):
-        raise DataError(
-            f"row {number} is of type {type(row).__name__}",
-            hint="give each row as a dict of column to value",
-        )
-    return Row(str(row.get("id", number)), row)
-
-
-def _body(task: Task, row: Row) -> str | Refusal:
-    """Return the row's part of the user turn."""
-    values, missing = task.metric.values(row.fields, task.columns)
-    if missing:
-        return Refusal(Status.MISSING_INPUT, f"missing or blank: {', '.join(missing)}")
-    return task.metric.user_text(values)[len(task.metric.user_head) :]
-
-
-def _parse(task: Task, prompt_tokens: int, draft: Draft) -> Answer | Refusal:
-    if draft.finish_reason == "length":
-        error = f"the answer was cut at {task.answer_budget} tokens"
-        return Refusal(Status.TRUNCATED, error, prompt_tokens, draft.text)
+def _questions(task: Task, row: Row) -> list[Question] | Refusal:
     try:
-        value = task.metric.answers.parse(draft.text)
-    except ValueError as error:
-        return Refusal(Status.INVALID_OUTPUT, str(error), prompt_tokens, draft.text)
-    return Answer(value, prompt_tokens, len(draft.ids))
-
-
-def _verdict(task: Task, row: Row, outcome: Answer | Refusal) -> Verdict:
-    metric = task.metric
-    if isinstance(outcome, Refusal):
-        return Verdict(
-            id=row.id,
-            metric=metric.name,
-            status=outcome.status,
-            direction=metric.direction,
-            truncated=outcome.status is Status.TRUNCATED,
-            prompt_tokens=outcome.prompt_tokens,
-            error=outcome.error,
-            metadata={} if outcome.raw is None else {"raw": outcome.raw},
-        )
-    answers, value, choice = metric.answers, outcome.value, outcome.choice
-    probabilities = choice.probabilities if choice else ()
-    return Verdict(
-        id=row.id,
-        metric=metric.name,
-        status=Status.OK,
-        value=value,
-        label=value if isinstance(value, str) else None,
-        score=answers.score(value),
-        probabilities=dict(zip(map(str, answers.values), probabilities, strict=True))
-        if choice
-        else None,
-        confidence=max(probabilities) if choice else None,
-        answer_mass=choice.mass if choice else None,
-        expected_score=answers.expected_score(probabilities) if choice else None,
-        direction=metric.direction,
-        prompt_tokens=outcome.prompt_tokens,
-        output_tokens=outcome.output_tokens,
-    )
+        return task.questions(row)
+    except DataError as error:
+        return Refusal(Status.MISSING_INPUT, f"{error.field}: {error.problem}")
+    except RecursionError:
+        return Refusal(Status.MISSING_INPUT, "a value is nested too deeply")

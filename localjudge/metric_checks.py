@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, get_args
 
-from localjudge.answers import Scale
+from localjudge.answers import Labels, Open, Scale, Text, Value, document
 from localjudge.errors import MetricError
-from localjudge.metric_file import Direction, closest
-from localjudge.templates import Template
+from localjudge.metric_file import Direction
+from localjudge.templates import CHOICES, Template
+from localjudge.toml_file import closest
 
 if TYPE_CHECKING:
-    from localjudge.metrics import Example, Metric
+    from localjudge.metrics import Example, Metric, Pair
 
 _METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _INPUT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -28,17 +29,35 @@ def check_metric(metric: Metric) -> None:
     _check_user(metric)
     if metric.system is not None:
         _check_system(metric, metric.system)
+    if metric.pair is not None:
+        _check_pair(metric, metric.pair)
+    for name in metric.optional:
+        if name not in metric.inputs:
+            raise MetricError(f"unknown input {name!r}", field="optional")
+    if set(metric.optional) == set(metric.inputs):
+        raise MetricError(
+            "all inputs are optional, so there may be nothing to judge", field="inputs"
+        )
     for index, example in enumerate(metric.examples):
         _check_example(metric, example, f"examples[{index}]")
 
 
-def _check_names(metric: Metric) -> None:
-    if not _METRIC_NAME.fullmatch(metric.name):
+def check_name(name: str) -> None:
+    """Check that `name` can be that of a metric.
+
+    Raises:
+        MetricError: it cannot.
+    """
+    if not _METRIC_NAME.fullmatch(name):
         raise MetricError(
-            f"{metric.name!r} cannot be the name of a metric",
+            f"{name!r} cannot be the name of a metric",
             field="name",
             hint="use letters, digits, `_`, `.` and `-`, and begin with a letter, digit or `_`",
         )
+
+
+def _check_names(metric: Metric) -> None:
+    check_name(metric.name)
     if metric.direction not in get_args(Direction):
         raise MetricError(
             f"unknown direction {metric.direction!r}",
@@ -70,7 +89,15 @@ def _check_placeholders(used: Iterable[str], known: Iterable[str], field: str) -
 
 def _check_user(metric: Metric) -> None:
     used = Template.parse(metric.user).names
-    _check_placeholders(used, metric.inputs, "prompt.user")
+    listed = (CHOICES,) if isinstance(metric.answers, Open) else ()
+    _check_placeholders(used, (*metric.inputs, *listed), "prompt.user")
+    for name in listed:
+        if name not in used:
+            raise MetricError(
+                f"{{{name}}} is missing, so the model would not see a row's labels",
+                field="prompt.user",
+                hint=f"put {{{name}}} on a line of its own, before the inputs",
+            )
     for name in metric.inputs:
         if name not in used:
             raise MetricError(
@@ -105,23 +132,54 @@ def _check_system(metric: Metric, system: str) -> None:
 
 
 def _check_example(metric: Metric, example: Example, field: str) -> None:
+    listed = (CHOICES,) if isinstance(metric.answers, Open) else ()
+    known = (*metric.inputs, *listed)
     for name in example.inputs:
-        if name not in metric.inputs:
+        if name not in known:
             raise MetricError(
-                f"unknown input {name!r}",
-                field=f"{field}.inputs",
-                hint=closest(name, metric.inputs),
+                f"unknown input {name!r}", field=f"{field}.inputs", hint=closest(name, known)
             )
-    for name in metric.inputs:
-        if not example.inputs.get(name, "").strip():
+    for name in known:
+        if name not in metric.optional and not example.inputs.get(name, "").strip():
             raise MetricError(f"the input {name!r} is missing or blank", field=f"{field}.inputs")
     answers, output = metric.answers, example.output
+    if isinstance(answers, Text):
+        _check_example_text(answers, output, field)
+        return
+    if isinstance(answers, Open):
+        answers = answers.close(example.inputs[CHOICES].splitlines())
     if any(type(output) is type(value) and output == value for value in answers.values):
         return
     if isinstance(answers, Scale):
         hint = f"write an integer from {answers.low} to {answers.high}, without quotes"
     else:
-        hint = closest(str(output), answers.values)
+        hint = closest(str(output), map(str, answers.values))
     raise MetricError(
         f"{output!r} is not one of the metric's answers", field=f"{field}.output", hint=hint
     )
+
+
+def _check_example_text(answers: Text, output: Value, field: str) -> None:
+    try:
+        answers.parse(document(output))
+    except ValueError as error:
+        raise MetricError(str(error), field=f"{field}.output") from None
+
+
+def _check_pair(metric: Metric, pair: Pair) -> None:
+    for name in pair.inputs:
+        if name not in metric.inputs:
+            raise MetricError(
+                f"unknown input {name!r}", field="pair.inputs", hint=closest(name, metric.inputs)
+            )
+    if not isinstance(metric.answers, Labels):
+        raise MetricError("a comparison of two inputs answers with labels", field="pair")
+    for label in (*pair.labels, pair.tie):
+        if label not in metric.answers.values:
+            raise MetricError(
+                f"unknown label {label!r}",
+                field="pair",
+                hint=closest(label, metric.answers.values),
+            )
+    if len({*pair.labels, pair.tie}) < 3 or pair.inputs[0] == pair.inputs[1]:
+        raise MetricError("the two sides and the tie must differ", field="pair")

@@ -1,29 +1,21 @@
-"""The shape of a metric file: TOML with known keys only, and errors that name the place."""
+"""The shape of a metric file."""
 
 from __future__ import annotations
 
-import difflib
 import re
-import reprlib
-import tomllib
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic import BeforeValidator, Field, Strict
+from pydantic_core import PydanticCustomError
 
-from localjudge.answers import Closed, Label, Labels, Scale
+from localjudge.answers import AnswerSpace, Kind, Labels, Open, Scale, Text
 from localjudge.errors import MetricError
+from localjudge.labels import Label
+from localjudge.toml_file import TomlTable, read_toml
 
 Direction = Literal["maximize", "minimize", "neutral"]
-
-
-def closest(word: str, known: Iterable[str]) -> str:
-    """Return a hint that names the known word nearest to `word`, or all of them if none is near."""
-    words = list(known)
-    near = difflib.get_close_matches(word, words, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(words)}"
 
 
 def read_metric_file(path: Path) -> MetricFile:
@@ -33,27 +25,7 @@ def read_metric_file(path: Path) -> MetricFile:
         MetricError: the file cannot be read, is not UTF-8 or not TOML, has an unknown key, lacks
             one, or holds a value of the wrong type.
     """
-    try:
-        return MetricFile.model_validate(_read_toml(path))
-    except ValidationError as error:
-        raise _shape_error(error.errors(include_url=False)[0], path) from None
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _only_known_keys(cls, table: Any) -> Any:
-        # Before all else, so that a misspelt key is reported as such and not as a missing one.
-        for key in table if isinstance(table, dict) else ():
-            if key not in cls.model_fields:
-                raise PydanticCustomError(
-                    "unknown_key",
-                    "unknown key {key}",
-                    {"key": repr(key), "hint": closest(key, cls.model_fields)},
-                )
-        return table
+    return read_toml(MetricFile, path)
 
 
 def _as_label_table(entry: Any) -> Any:
@@ -67,47 +39,76 @@ def _as_label_table(entry: Any) -> Any:
     return entry
 
 
+def _as_input_table(entry: Any) -> Any:
+    return {"column": entry} if isinstance(entry, str) else entry
+
+
 def _is_table(labels: Any) -> Any:
     if not isinstance(labels, dict):
         raise PydanticCustomError(
             "labels",
             "labels are a table, label = meaning",
-            {"hint": 'write [answers.labels] and below it lines such as "true" = "what it means"'},
+            {"hint": 'write a table of lines such as "true" = "what it means"'},
         )
     return labels
 
 
-class LabelTable(_Table):
+class LabelTable(TomlTable):
     """One label's entry; a bare string stands for its meaning."""
 
     meaning: str = ""
     score: float | None = None
 
 
-class AnswersTable(_Table):
-    """The answer space: `labels` or `scale`."""
+LabelTables = Annotated[
+    dict[str, Annotated[LabelTable, BeforeValidator(_as_label_table)]],
+    BeforeValidator(_is_table),
+]
 
-    labels: (
-        Annotated[
-            dict[str, Annotated[LabelTable, BeforeValidator(_as_label_table)]],
-            BeforeValidator(_is_table),
-        ]
-        | None
-    ) = None
+
+class TextTable(TomlTable):
+    """The limits of a text answer."""
+
+    begins: str = ""
+    max_sentences: int
+    max_words: int
+
+
+class InputTable(TomlTable):
+    """One input; a bare string stands for its column."""
+
+    column: str
+    optional: bool = False
+
+
+class PairTable(TomlTable):
+    """What a comparison of two inputs compares."""
+
+    inputs: Annotated[tuple[str, str], Strict(False)]
+    labels: Annotated[tuple[str, str], Strict(False)]
+    tie: str
+
+
+class AnswersTable(TomlTable):
+    """The answer space: `labels`, `scale` or `text`; with `choices`, each row brings its labels."""
+
+    labels: LabelTables | None = None
     scale: dict[str, str] | None = None
+    text: TextTable | None = None
+    choices: str | None = None
 
 
-class PromptTable(_Table):
+class PromptTable(TomlTable):
     """The parts of the prompt that are written by hand."""
 
     user: str
     definition: str = ""
-    steps: list[str] = []
-    notes: list[str] = []
+    steps: list[str] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
     system: str | None = None
 
 
-class ExampleTable(_Table):
+class ExampleTable(TomlTable):
     """One worked example. The answer space decides what `output` may be."""
 
     inputs: dict[str, str]
@@ -115,35 +116,64 @@ class ExampleTable(_Table):
     reasoning: str = ""
 
 
-class MetricFile(_Table):
+class MetricFile(TomlTable):
     """A whole metric file."""
 
     name: str
-    kind: Literal["classify", "score"]
+    kind: Kind
     description: str = ""
     direction: Direction = "neutral"
-    inputs: dict[str, str]
+    inputs: dict[str, Annotated[InputTable, BeforeValidator(_as_input_table)]]
     answers: AnswersTable
     prompt: PromptTable
-    examples: list[ExampleTable] = []
+    examples: list[ExampleTable] = Field(default_factory=list)
+    pair: PairTable | None = None
 
-    def answer_space(self) -> Closed:
+    def answer_space(self) -> AnswerSpace:
         """Return what the metric may answer.
 
         Raises:
             MetricError: `answers` does not fit `kind`, or is no valid answer space.
         """
-        wanted, other = ("labels", "scale") if self.kind == "classify" else ("scale", "labels")
-        if self.answers.model_fields_set != {wanted}:
-            found = other if other in self.answers.model_fields_set else "nothing"
+        answers = self.answers
+        wanted = {"classify": "labels", "score": "scale", "text": "text"}[self.kind]
+        given = answers.model_fields_set - ({"choices"} if self.kind == "classify" else set())
+        if given != {wanted} and not (answers.choices and not given):
+            found = ", ".join(sorted(given - {wanted})) or "nothing"
             raise MetricError(
                 f"a metric of kind {self.kind!r} declares answers.{wanted} alone, not {found}",
                 field="answers",
             )
-        if self.answers.labels is not None:
-            entries = self.answers.labels.items()
-            return Labels(tuple(Label(name, e.meaning, e.score) for name, e in entries))
-        return Scale.of({_step(key): text for key, text in (self.answers.scale or {}).items()})
+        labels = labels_of(answers.labels or {})
+        if answers.choices is not None:
+            return Open(answers.choices, labels)
+        if answers.text is not None:
+            return Text(answers.text.begins, answers.text.max_sentences, answers.text.max_words)
+        if answers.scale is not None:
+            return scale_of(answers.scale)
+        return Labels(labels)
+
+    def columns(self) -> dict[str, str]:
+        """Return input name to default column."""
+        return {name: entry.column for name, entry in self.inputs.items()}
+
+    def optional(self) -> tuple[str, ...]:
+        """Return the names of the inputs that a row may lack."""
+        return tuple(name for name, entry in self.inputs.items() if entry.optional)
+
+
+def labels_of(table: Mapping[str, LabelTable]) -> tuple[Label, ...]:
+    """Return the labels of a table, unchecked."""
+    return tuple(Label(name, entry.meaning, entry.score) for name, entry in table.items())
+
+
+def scale_of(table: Mapping[str, str]) -> Scale:
+    """Return the scale of a table.
+
+    Raises:
+        MetricError: a step is not an integer, or one between the ends is missing.
+    """
+    return Scale.of({_step(key): meaning for key, meaning in table.items()})
 
 
 def _step(key: str) -> int:
@@ -152,51 +182,3 @@ def _step(key: str) -> int:
             f"the step {key!r} is not an integer from -9999 to 9999", field="answers.scale"
         )
     return int(key)
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        data = path.read_bytes()
-    except IsADirectoryError:
-        raise MetricError(
-            "this is a folder", path=path, hint="name one metric file (.toml) in it"
-        ) from None
-    except FileNotFoundError:
-        raise MetricError(
-            "there is no such file",
-            path=path,
-            hint="`localjudge metrics` lists the metrics that are shipped",
-        ) from None
-    except OSError as error:
-        raise MetricError(f"cannot be read: {error.strerror}", path=path) from None
-    try:
-        return tomllib.loads(data.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise MetricError(
-            "the text is not valid UTF-8",
-            path=path,
-            line=data[: error.start].count(b"\n") + 1,
-            hint="save the file as UTF-8",
-        ) from None
-    except tomllib.TOMLDecodeError as error:
-        place = re.search(r"at line (\d+)", str(error))  # otherwise "at end of document"
-        raise MetricError(
-            f"not valid TOML: {error}",
-            path=path,
-            line=int(place[1]) if place else len(data.splitlines()),
-        ) from None
-
-
-def _shape_error(error: ErrorDetails, path: Path) -> MetricError:
-    problem = error["msg"]
-    if error["type"] == "missing":
-        problem = "this key is missing"
-    elif error["type"] not in ("unknown_key", "labels", "label_entry"):
-        problem = f"{problem[0].lower()}{problem[1:]}, not {reprlib.repr(error['input'])}"
-    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error["loc"])
-    return MetricError(
-        problem,
-        path=path,
-        field=field.removeprefix(".") or None,
-        hint=error.get("ctx", {}).get("hint"),
-    )

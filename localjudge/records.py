@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from localjudge.answers import Value
+from localjudge.errors import DataError
 
 
 class Status(StrEnum):
@@ -36,6 +38,43 @@ class Row:
     id: str
     fields: Mapping[str, Any]
     line: int = 0
+
+    @classmethod
+    def of(cls, row: Row | Mapping[str, Any], number: int) -> Row:
+        """Take a row from Python code, with the values of numpy and pandas as Python's own.
+
+        Args:
+            row: A row, or a dict of column to value; its id is its `id`, or its number.
+            number: Its number, counted from 1.
+
+        Raises:
+            DataError: it is neither, or its id is not text or an integer.
+        """
+        if isinstance(row, Row):
+            given, row_id, line = row.fields, row.id, row.line
+        elif isinstance(row, Mapping):
+            given, row_id, line = row, _plain(row.get("id", number)), 0
+        else:
+            raise DataError(
+                f"row {number} is of type {type(row).__name__}",
+                hint="give each row as a dict of column to value",
+            )
+        known = isinstance(row_id, str | int) and not isinstance(row_id, bool)
+        if not known or not str(row_id).strip():
+            raise DataError(
+                f"row {number} has the id {row_id!r}",
+                field="id",
+                hint="an id is text or an integer; leave it out to number the rows",
+            )
+        return cls(str(row_id), {name: _plain(value) for name, value in given.items()}, line)
+
+
+def _plain(value: Any) -> Any:
+    """Return a scalar of numpy as Python's own, and NA and NaT of pandas as None."""
+    numpy, pandas = sys.modules.get("numpy"), sys.modules.get("pandas")
+    if pandas is not None and (value is pandas.NA or value is pandas.NaT):
+        return None
+    return value.item() if numpy is not None and isinstance(value, numpy.generic) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +142,55 @@ class Verdict:
 
     @classmethod
     def from_json(cls, line: str) -> Verdict:
-        """Read what `to_json` wrote."""
-        values = json.loads(line)
+        """Read what `to_json` wrote.
+
+        Raises:
+            ValueError: it is not what `to_json` writes: a field is missing, unknown or of another
+                type.
+        """
+        try:
+            values = json.loads(line, parse_constant=_refuse_constant)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+        if not isinstance(values, dict):
+            raise ValueError(f"a verdict is a JSON object, not {type(values).__name__}")
+        odd = values.keys() ^ _TYPES.keys()
+        if odd:
+            raise ValueError(f"fields that are missing or unknown: {', '.join(sorted(odd))}")
+        for name, value in values.items():
+            if type(value) not in _TYPES[name]:
+                raise ValueError(f"{name} is of type {type(value).__name__}")
+        for value in (values["probabilities"] or {}).values():
+            if type(value) not in (float, int):
+                raise ValueError(f"a probability is of type {type(value).__name__}")
         values["status"] = Status(values["status"])
         return cls(**values)
 
 
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number")
+
+
 VERDICT_FIELDS = tuple(item.name for item in dataclasses.fields(Verdict))
+
+_NOTHING = type(None)
+_NUMBER = (float, int, _NOTHING)
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "id": (str,),
+    "metric": (str,),
+    "status": (str,),
+    "value": (str, int, _NOTHING),
+    "label": (str, _NOTHING),
+    "score": _NUMBER,
+    "probabilities": (dict, _NOTHING),
+    "confidence": _NUMBER,
+    "answer_mass": _NUMBER,
+    "expected_score": _NUMBER,
+    "explanation": (str, _NOTHING),
+    "direction": (str,),
+    "truncated": (bool,),
+    "prompt_tokens": (int,),
+    "output_tokens": (int,),
+    "error": (str, _NOTHING),
+    "metadata": (dict,),
+}

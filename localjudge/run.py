@@ -5,22 +5,24 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from localjudge.answers import Open
 from localjudge.encoding import PromptMode
 from localjudge.engines import pick_engine
-from localjudge.errors import ConfigError
-from localjudge.judge import Decoding, Judge
+from localjudge.errors import ConfigError, RunError
+from localjudge.judge import Judge, Options, check_choice
 from localjudge.metrics import Metric
 from localjudge.models import find_model, fingerprint
 from localjudge.records import Row, Status
 from localjudge.store import RunStore, Tally
-from localjudge.tables import check_table, open_table
+from localjudge.tables import check_table, checked_rows, open_table
+from localjudge.tasks import check_asking
 
 _PACKAGES = ("localjudge-llm", "torch", "transformers", "tokenizers", "outlines", "outlines_core")
 
@@ -76,8 +78,8 @@ def run_file(
     out: str | PathLike[str],
     engine: str = "auto",
     settings: Mapping[str, Any] | None = None,
-    decoding: Decoding = "direct",
     prompt_mode: PromptMode = "chat",
+    options: Mapping[str, Any] | None = None,
     mapping: Mapping[str, str] | None = None,
     id_column: str | None = None,
     limit: int | None = None,
@@ -97,21 +99,26 @@ def run_file(
         out: Run folder: new, empty, or that of the same run.
         engine: Name of the engine; `auto` is the one that suits this machine.
         settings: Further options of the engine.
-        decoding: See `Judge`.
         prompt_mode: See `Judge`.
+        options: Decoding, explanations and the like: arguments of `judge.Options`.
         mapping: Input to column, for every metric that has the input.
         id_column: Column of the rows' ids; by default `id`, else the row's number.
         limit: Judge only so many rows, from the first.
-        on_progress: Called after every chunk of rows.
+        on_progress: Called when judging begins, and after every chunk of rows.
         on_note: Called with one line on what was decided: the engine, the longest prompt.
         open_judge: Called as `Judge.open` to load the model.
 
     Raises:
-        LocaljudgeError: the run was stopped; verdicts made before are kept.
+        DataError: the file changed while it was judged.
+        LocaljudgeError: the run was stopped for another reason; verdicts made before are kept.
     """
+    check_choice("prompt_mode", prompt_mode, get_args(PromptMode))
+    asking = Options(**(options or {}))
+    for metric in metrics:
+        check_asking(metric, explain=asking.explain, orders=asking.permute_labels)
     columns = _columns(metrics, mapping or {})
     table = open_table(data, id_column=id_column, limit=limit)
-    check = check_table(table, {name: None for each in columns.values() for name in each.values()})
+    check = check_table(table, _required(metrics, columns, mapping or {}))
     folder = find_model(model)
     if engine == "auto":
         engine, why = pick_engine()
@@ -121,8 +128,8 @@ def run_file(
         "data": {"digest": check.digest, "rows": check.rows, "columns": columns},
         "model": fingerprint(folder.path),
         "engine": {"name": engine, **(settings or {})},
-        "decoding": decoding,
         "prompt_mode": prompt_mode,
+        "options": asdict(asking),
         "info": {
             "data": str(Path(data).resolve()),
             "model": str(folder.path),
@@ -136,21 +143,23 @@ def run_file(
     judged = failed = 0
     seconds = 0.0
     with RunStore.open(out, config) as store:
+        store.check_places(check.rows)
         kept = sum(tally.ok for tally in store.tallies())
         if kept < total:
             with open_judge(
                 folder.path,
                 engine=engine,
-                decoding=decoding,
+                settings=settings,
                 prompt_mode=prompt_mode,
-                **(settings or {}),
+                **asdict(asking),
             ) as judge:
                 on_note(f"up to {judge.engine.context_length} tokens for a prompt and its answer")
                 judge.check_engine()
                 store.bind(judge.fingerprint)
                 tasks = [judge.prepare(metric, columns[metric.name]) for metric in metrics]
                 start = time.monotonic()
-                for chunk in _chunks(table, judge.engine.chunk_rows):
+                on_progress(Progress(kept, total, 0, 0, 0.0))
+                for chunk in _chunks(checked_rows(table, check), judge.chunk_rows):
                     for task in tasks:
                         waiting = store.pending(task.metric.name, [(i, row.id) for i, row in chunk])
                         todo = [item for item, wait in zip(chunk, waiting, strict=True) if wait]
@@ -163,8 +172,11 @@ def run_file(
                         failed += sum(verdict.status is not Status.OK for verdict in verdicts)
                         seconds = time.monotonic() - start
                         on_progress(Progress(kept + judged, total, judged, failed, seconds))
+        tallies = store.tallies()
+        if any(tally.rows != check.rows for tally in tallies):
+            raise RunError("verdicts are missing, although all rows were judged", path=store.folder)
         store.finish()
-        return RunResult(store.folder, check.rows, store.tallies(), judged, seconds)
+        return RunResult(store.folder, check.rows, tallies, judged, seconds)
 
 
 def _columns(metrics: Sequence[Metric], mapping: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
@@ -187,6 +199,22 @@ def _columns(metrics: Sequence[Metric], mapping: Mapping[str, str]) -> dict[str,
         metric.name: metric.columns({k: v for k, v in mapping.items() if k in metric.inputs})
         for metric in metrics
     }
+
+
+def _required(
+    metrics: Sequence[Metric],
+    columns: Mapping[str, Mapping[str, str]],
+    mapping: Mapping[str, str],
+) -> dict[str, None]:
+    """Return the columns that the data must have: that of an optional input only if it is named."""
+    required: dict[str, None] = {}
+    for metric in metrics:
+        for name, column in columns[metric.name].items():
+            if name not in metric.optional or name in mapping:
+                required[column] = None
+        if isinstance(metric.answers, Open):
+            required[metric.answers.column] = None
+    return required
 
 
 def _chunks(rows: Iterable[Row], size: int) -> Iterator[list[tuple[int, Row]]]:

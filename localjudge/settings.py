@@ -1,4 +1,4 @@
-"""The settings of a run, `run.json`: written on the first start, compared on every later one."""
+"""The settings of a run, `run.json`: once a verdict is there, every later start is held to them."""
 
 from __future__ import annotations
 
@@ -8,32 +8,31 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import RunChanged, RunError
-from localjudge.tables import replacing
+from localjudge.tables import replacing, unreadable
 
 _UNCOMPARED = ("info", "resolved")
 
 
 def keep_settings(path: Path, config: Mapping[str, Any], *, started: bool) -> None:
-    """Write `config` to `path` on the first start; later, make sure that it is still the same.
+    """Write `config` to `path`, or make sure that a run that has `started` still has the same.
+
+    Args:
+        path: The file.
+        config: The settings.
+        started: Whether there is any verdict yet.
 
     Raises:
         RunChanged: it is another; every difference is named.
-        RunError: the file is missing although the run was `started`, or it is damaged.
+        RunError: the file is missing although the run has started, or it is damaged.
     """
-    if path.exists():
-        stored = _read_config(path)
-        _refuse_changes(
-            path,
-            *({k: v for k, v in each.items() if k not in _UNCOMPARED} for each in (stored, config)),
-        )
-    elif started:
-        raise RunError(
-            "is missing, so the settings of this run are not known",
-            path=path,
-            hint="put the file back, or choose a new folder",
-        )
-    else:
+    if not started:
         _write_config(path, config)
+        return
+    stored = _read_config(path)
+    _refuse_changes(
+        path,
+        *({k: v for k, v in each.items() if k not in _UNCOMPARED} for each in (stored, config)),
+    )
 
 
 def keep_resolved(path: Path, resolved: Mapping[str, Any]) -> None:
@@ -50,7 +49,15 @@ def _read_config(path: Path) -> dict[str, Any]:
         stored = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(stored, dict):
             raise ValueError("not a JSON object")
-    except ValueError as error:
+    except FileNotFoundError:
+        raise RunError(
+            "is missing, so the settings of this run are not known",
+            path=path,
+            hint="put the file back, or choose a new folder",
+        ) from None
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except (ValueError, RecursionError) as error:
         raise RunError(
             f"damaged: {error}", path=path, hint="restore the file, or choose a new folder"
         ) from None

@@ -7,7 +7,7 @@ import os
 import socket
 import sqlite3
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -20,7 +20,7 @@ from typing import Any, Self
 from localjudge.errors import RunChanged, RunError, RunLocked
 from localjudge.records import Status, Verdict
 from localjudge.settings import keep_resolved, keep_settings
-from localjudge.tables import unwritable, write_jsonl, write_parquet
+from localjudge.tables import unreadable, unwritable, write_lines, write_parquet
 
 # The key is a row's place and not its id: rows are then appended, whatever the ids look like.
 _SCHEMA = """
@@ -35,6 +35,20 @@ CREATE TABLE IF NOT EXISTS verdicts (
 CREATE TABLE IF NOT EXISTS progress (finished INTEGER NOT NULL);
 INSERT INTO progress SELECT 0 WHERE NOT EXISTS (SELECT * FROM progress);
 """
+# Texts are not counted: hardly two are the same. They have neither label nor score.
+_COUNTS = (
+    "SELECT status, CASE WHEN json_extract(verdict, '$.label') IS NOT NULL"
+    " OR json_extract(verdict, '$.score') IS NOT NULL THEN json_extract(verdict, '$.value') END,"
+    " count(*) FROM verdicts WHERE metric = ? GROUP BY 1, 2 ORDER BY 3 DESC"
+)
+_SUMS = (
+    "SELECT avg(json_extract(verdict, '$.confidence')),"
+    " avg(json_extract(verdict, '$.answer_mass')),"
+    " sum(json_extract(verdict, '$.metadata.order_flip')),"
+    " sum(json_extract(verdict, '$.metadata.label_flip')),"
+    " coalesce(sum(json_extract(verdict, '$.truncated')), 0)"
+    " FROM verdicts WHERE metric = ? AND status = ?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +58,14 @@ class Tally:
     Attributes:
         metric: Name of the metric.
         statuses: Number of verdicts of each status, the most frequent first.
-        values: Number of verdicts of each answer, the most frequent first.
+        values: Number of verdicts of each answer, the most frequent first; empty for texts.
         confidence: Mean confidence of those that have one, or None.
         answer_mass: Mean answer mass of those that have one, or None.
+        order_flips: Number of pairs whose answer depended on which text came first; None if no
+            pairs were judged.
+        label_flips: Number of rows whose answer depended on the order of the labels; None if they
+            were shown in one order.
+        cut: Number of answers whose explanation was cut at its budget.
     """
 
     metric: str
@@ -54,6 +73,9 @@ class Tally:
     values: Mapping[str, int]
     confidence: float | None
     answer_mass: float | None
+    order_flips: int | None
+    label_flips: int | None
+    cut: int
 
     @property
     def rows(self) -> int:
@@ -64,23 +86,6 @@ class Tally:
     def ok(self) -> int:
         """Number of verdicts that have a value."""
         return self.statuses.get(Status.OK, 0)
-
-    @classmethod
-    def of(cls, metric: str, groups: Iterable[Sequence[Any]]) -> Tally:
-        """Add up groups of status, value, number, sum of confidence and sum of answer mass."""
-        statuses: Counter[str] = Counter()
-        values: Counter[str] = Counter()
-        sums = [0.0, 0.0]
-        read = 0
-        for status, value, number, *parts in groups:
-            statuses[status] += number
-            if status == Status.OK:
-                values[str(value)] += number
-            if None not in parts:
-                read += number
-                sums = [total + part for total, part in zip(sums, parts, strict=True)]
-        confidence, mass = (total / read if read else None for total in sums)
-        return cls(metric, statuses, values, confidence, mass)
 
 
 class RunStore:
@@ -107,8 +112,8 @@ class RunStore:
         Args:
             folder: The folder; absent, empty, or that of the same run.
             config: All that the verdicts depend on, as nested JSON values. `metrics` holds the
-                metrics by name, in the order of the output. What is under `info` is recorded on
-                the first start and never compared.
+                metrics by name, in the order of the output. It is recorded until there is a
+                verdict and compared from then on, but for what is under `info`.
 
         Raises:
             RunChanged: the folder holds a run with another `config`.
@@ -121,10 +126,11 @@ class RunStore:
             folder.mkdir(parents=True, exist_ok=True)
             _refuse_foreign(folder)
             held.enter_context(_locked(folder / "lock"))
-            keep_settings(folder / "run.json", config, started=database.exists())
             with _as_run_errors(database):
                 db = held.enter_context(closing(sqlite3.connect(database)))
                 _prepare(db)
+                [(started,)] = db.execute("SELECT EXISTS (SELECT * FROM verdicts)")
+            keep_settings(folder / "run.json", config, started=bool(started))
             return cls(folder, tuple(config["metrics"]), db, held.pop_all())
 
     def __enter__(self) -> Self:
@@ -141,6 +147,20 @@ class RunStore:
     def close(self) -> None:
         """Close the files and let the next process in."""
         self._held.close()
+
+    def check_places(self, rows: int) -> None:
+        """Make sure that every verdict is of one of `rows` rows and of a metric of this run."""
+        query = "SELECT DISTINCT position, metric FROM verdicts WHERE NOT (position BETWEEN 0 AND ?"
+        query += f" AND metric IN ({', '.join('?' * len(self.metrics))})) LIMIT 1"
+        with self._errors():
+            stray = self._db.execute(query, (rows - 1, *self.metrics)).fetchone()
+        if stray:
+            raise RunError(
+                f"damaged: it has a verdict of row {stray[0]} by the metric {stray[1]!r}, "
+                "which this run does not have",
+                path=self.folder / "verdicts.db",
+                hint="restore the file, or choose a new folder",
+            )
 
     def pending(self, metric: str, rows: Iterable[tuple[int, str]]) -> list[bool]:
         """Say of each row whether it still needs judging: it has no verdict yet, or a failed one.
@@ -181,23 +201,42 @@ class RunStore:
 
     def verdicts(self) -> Generator[Verdict, None, None]:
         """Yield all verdicts in the order of the data, and of the metrics within a row."""
+        with closing(self._lines()) as lines:
+            for line in lines:
+                yield self._read(line)
+
+    def _read(self, line: str) -> Verdict:
+        try:
+            return Verdict.from_json(line)
+        except ValueError as error:
+            raise RunError(
+                f"damaged: a verdict cannot be read: {error}",
+                path=self.folder / "verdicts.db",
+                hint="restore the file, or choose a new folder",
+            ) from None
+
+    def _lines(self) -> Generator[str, None, None]:
+        """Yield the JSON of all verdicts, as it was saved."""
         query = "SELECT position, metric, verdict FROM verdicts ORDER BY position"
         with self._errors():
             for _, records in groupby(self._db.execute(query), key=itemgetter(0)):
                 for _, _, verdict in sorted(records, key=lambda item: self.metrics.index(item[1])):
-                    yield Verdict.from_json(verdict)
+                    yield verdict
 
     def tallies(self) -> tuple[Tally, ...]:
         """Return what the verdicts are, metric by metric."""
-        query = (
-            "SELECT status, json_extract(verdict, '$.value'), count(*),"
-            " sum(json_extract(verdict, '$.confidence')),"
-            " sum(json_extract(verdict, '$.answer_mass'))"
-            " FROM verdicts WHERE metric = ? GROUP BY 1, 2 ORDER BY 3 DESC"
-        )
         with self._errors():
-            groups = {name: self._db.execute(query, (name,)).fetchall() for name in self.metrics}
-        return tuple(Tally.of(name, groups[name]) for name in self.metrics)
+            return tuple(self._tally(metric) for metric in self.metrics)
+
+    def _tally(self, metric: str) -> Tally:
+        statuses: Counter[str] = Counter()
+        values: Counter[str] = Counter()
+        for status, value, number in self._db.execute(_COUNTS, (metric,)):
+            statuses[status] += number
+            if value is not None:
+                values[str(value)] += number
+        sums = self._db.execute(_SUMS, (metric, Status.OK)).fetchone()
+        return Tally(metric, dict(statuses.most_common()), dict(values), *sums)
 
     def bind(self, resolved: Mapping[str, Any]) -> None:
         """Record what the engine turned out to be; on a later start, make sure it is the same.
@@ -219,10 +258,11 @@ class RunStore:
         jsonl, parquet = self.folder / "verdicts.jsonl", self.folder / "verdicts.parquet"
         if self.finished and jsonl.exists() and parquet.exists():
             return
-        for write, path in ((write_jsonl, jsonl), (write_parquet, parquet)):
-            # A read left open by a failed write would keep the database in use.
-            with closing(self.verdicts()) as verdicts:
-                write(verdicts, path)
+        # A read left open by a failed write would keep the database in use.
+        with closing(self.verdicts()) as verdicts:
+            write_parquet(verdicts, parquet)
+        with closing(self._lines()) as lines:
+            write_lines(lines, jsonl)
         with self._errors(), self._db:
             self._db.execute("UPDATE progress SET finished = 1")
 
@@ -242,23 +282,34 @@ def read_verdicts(folder: str | PathLike[str]) -> Iterator[Verdict]:
         RunError: the folder holds no finished run, or its file is damaged.
     """
     path = Path(folder) / "verdicts.jsonl"
-    with _as_run_errors(path):
-        if not path.exists():
-            raise RunError(
-                "there are no finished verdicts here",
-                path=folder,
-                hint="give the folder of a run; one that was stopped goes on by its own command",
-            )
-        with path.open(encoding="utf-8") as lines:
+    try:
+        with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 try:
-                    yield Verdict.from_json(line)
-                except (ValueError, TypeError, KeyError) as error:
-                    raise RunError(f"damaged: {error}", path=path, line=number) from None
+                    verdict = Verdict.from_json(line.decode())
+                except ValueError as error:
+                    raise RunError(
+                        f"damaged: {error}",
+                        path=path,
+                        line=number,
+                        hint="remove the file and run the same command again",
+                    ) from None
+                yield verdict
+    except (FileNotFoundError, NotADirectoryError):
+        raise RunError(
+            "there are no finished verdicts here",
+            path=folder,
+            hint="give the folder of a run; one that was stopped goes on by its own command",
+        ) from None
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
 
 
 def _refuse_foreign(folder: Path) -> None:
-    names = {entry.name for entry in folder.iterdir()}
+    try:
+        names = {entry.name for entry in folder.iterdir()}
+    except PermissionError as error:
+        raise unreadable(folder, error) from error
     ours = names & {"run.json", "verdicts.db"}
     # A start that was killed at once leaves no more than these two.
     if not ours and names - {"lock", "run.json.partial"}:

@@ -6,10 +6,11 @@ import difflib
 import hashlib
 import json
 import os
+import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from errno import ENOSPC
 from itertools import islice
 from os import PathLike
@@ -17,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from localjudge.errors import ConfigError, DataError, RunError
-from localjudge.readers import read
+from localjudge.paths import is_reachable, steps
+from localjudge.readers import left_out, read
 from localjudge.records import Row, Verdict
 
 if TYPE_CHECKING:
@@ -88,17 +90,23 @@ def open_table(
         DataError: the file cannot be read or has no rows, or `id_column` is not in it.
     """
     path = Path(path)
-    if limit is not None and limit < 1:
-        raise ConfigError(f"{limit} rows leave nothing to judge", field="limit")
+    if limit is not None:
+        if limit < 1:
+            raise ConfigError(f"{limit} rows leave nothing to judge", field="limit")
+        limit = min(limit, sys.maxsize)
     _, first = next(read(path), (0, None))
     if first is None:
-        raise DataError("has no rows", path=path, hint="check that it is the right file")
+        raise _empty(path)
     columns = tuple(first)
-    if id_column is None:
-        id_column = "id" if "id" in columns else None
-    elif id_column not in columns:
+    if id_column is None and ("id" in columns or "id" in left_out(path)):
+        id_column = "id"
+    if id_column is not None and id_column not in columns:
         raise _absent([id_column], columns, path)
     return Table(path, columns, id_column, limit)
+
+
+def _empty(path: Path) -> DataError:
+    return DataError("has no rows", path=path, hint="check that it is the right file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,36 +116,76 @@ class TableCheck:
     Attributes:
         rows: Number of rows.
         digest: SHA-256, in hex, over the ids and fields of all rows in their order.
+        marks: A hash of each row, good in this process only.
     """
 
     rows: int
     digest: str
+    marks: array[int] = field(repr=False)
 
 
 def check_table(table: Table, required: Iterable[str] = ()) -> TableCheck:
-    """Read all of `table` once and make sure that it can be judged. Memory: 8 bytes a row.
+    """Read all of `table` once and make sure that it can be judged. Memory: 16 bytes a row.
 
     Args:
         table: The table.
-        required: Columns that at least one row must have.
+        required: Columns that at least one row must have, or paths into one.
 
     Raises:
-        DataError: a row cannot be read, two rows have one id, or a required column is in no row.
+        DataError: a row cannot be read, there is none, two rows have one id, or a required column
+            is in no row.
     """
     sha256 = hashlib.sha256()
-    encode = json.JSONEncoder(separators=(",", ":")).encode
     columns = dict.fromkeys(table.columns)
-    hashes = array("q")
-    for row in table:
-        hashes.append(hash(row.id))
-        sha256.update(encode([row.id, row.fields]).encode())
+    ids, marks = array("q"), array("q")
+    for row, text in _encoded(table):
+        ids.append(hash(row.id))
+        marks.append(hash(text))
+        sha256.update(text.encode())
         if not row.fields.keys() <= columns.keys():
             columns.update(dict.fromkeys(row.fields))
-    _check_unique(table, hashes)
-    missing = [name for name in required if name not in columns]
+    if not marks:
+        raise _empty(table.path)
+    _check_unique(table, ids)
+    missing = [name for name in required if not is_reachable(columns, name)]
     if missing:
         raise _absent(missing, columns, table.path)
-    return TableCheck(len(hashes), sha256.hexdigest())
+    return TableCheck(len(marks), sha256.hexdigest(), marks)
+
+
+def checked_rows(table: Table, check: TableCheck) -> Iterator[Row]:
+    """Yield the rows of `table` again, and make sure that they are those that were checked.
+
+    Raises:
+        DataError: a row is another than in the check, is gone, or has come since.
+    """
+    number = 0
+    for row, text in _encoded(table):
+        if number == check.rows or hash(text) != check.marks[number]:
+            raise _changed(table.path, row.line)
+        number += 1
+        yield row
+    if number < check.rows:
+        raise _changed(table.path, None)
+
+
+def _encoded(table: Table) -> Iterator[tuple[Row, str]]:
+    """Yield each row with the JSON of its id and fields, by which it is known again."""
+    encode = json.JSONEncoder(separators=(",", ":")).encode
+    for row in table:
+        try:
+            yield row, encode([row.id, row.fields])
+        except RecursionError:
+            raise DataError("is nested too deeply", path=table.path, line=row.line) from None
+
+
+def _changed(path: Path, line: int | None) -> DataError:
+    return DataError(
+        "the file changed while it was judged",
+        path=path,
+        line=line,
+        hint="let nothing write to it; put the old file back, or judge the new one in a new folder",
+    )
 
 
 def _check_unique(table: Table, hashes: array[int]) -> None:
@@ -167,8 +215,12 @@ def _absent(missing: Sequence[str], columns: Iterable[str], path: Path) -> DataE
     plain = {name.strip().casefold(): name for name in columns}
     hints = []
     for name in missing:
-        for close in difflib.get_close_matches(name.strip().casefold(), plain, n=1):
-            hints.append(f"did you mean {plain[close]!r} for {name!r}?")
+        for part in dict.fromkeys((name, str(steps(name)[0]))):
+            for close in difflib.get_close_matches(part.strip().casefold(), plain, n=1):
+                hints.append(f"did you mean {plain[close]!r} for {part!r}?")
+    for name in left_out(path):
+        if name in missing:
+            hints.append(f"{name!r} holds bytes, which have no text form: turn it into text.")
     hints.append(f"the columns present: {', '.join(map(repr, columns))}")
     return DataError(
         f"no such column: {', '.join(map(repr, missing))}", path=path, hint=" ".join(hints)
@@ -184,9 +236,17 @@ def write_jsonl(verdicts: Iterable[Verdict], path: str | PathLike[str]) -> None:
     Raises:
         RunError: the file cannot be written. Nothing is left under its name.
     """
+    write_lines((verdict.to_json() for verdict in verdicts), path)
+
+
+def write_lines(lines: Iterable[str], path: str | PathLike[str]) -> None:
+    """Write lines of text that are JSON already.
+
+    Raises:
+        RunError: the file cannot be written. Nothing is left under its name.
+    """
     with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
-        for verdict in verdicts:
-            file.write(verdict.to_json() + "\n")
+        file.writelines(f"{line}\n" for line in lines)
 
 
 def write_parquet(verdicts: Iterable[Verdict], path: str | PathLike[str]) -> None:
@@ -285,6 +345,13 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def unreadable(path: Path, error: OSError | ValueError) -> RunError:
+    """Return the error that says why `path` cannot be read and what to do."""
+    hint = "check the path, and that this user may read it"
+    reason = getattr(error, "strerror", None) or error
+    return RunError(f"cannot be read: {reason}", path=path, hint=hint)
 
 
 def unwritable(path: Path, error: OSError) -> RunError:

@@ -13,8 +13,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from localjudge.answers import AnswerSpace, Open, Scale
+from localjudge.answers import Text as TextAnswer
 from localjudge.errors import TokenizerError
+from localjudge.messages import Messages
 from localjudge.records import Status, Verdict
+from localjudge.tasks import check_asking
+from localjudge.templates import CHOICES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +70,7 @@ def progress_bar() -> Iterator[Callable[[Progress], None]]:
         console=errors,
         transient=True,
     ) as bar:
-        task = bar.add_task("", total=None, rate="loading the model")
+        task = bar.add_task("", total=None, rate="checking the data, loading the model")
         yield lambda progress: bar.update(
             task, total=progress.total, completed=progress.done, rate=_rate(progress)
         )
@@ -84,8 +89,10 @@ def _plain_progress(errors: Console) -> Callable[[Progress], None]:
 
 
 def _rate(progress: Progress) -> str:
-    rate = progress.judged / progress.seconds if progress.seconds else 0.0
-    left = (progress.total - progress.done) / rate if rate else 0.0
+    if not progress.judged:
+        return "judging the first rows"
+    rate = progress.judged / progress.seconds
+    left = (progress.total - progress.done) / rate
     failed = f", {progress.failed} failed" if progress.failed else ""
     return f"{_per_second(rate)}, {_duration(left)} left{failed}"
 
@@ -115,6 +122,14 @@ def print_result(result: RunResult) -> None:
             out.print("   ", printable(value), f" {number} ({number / tally.ok:.0%})", sep="")
         if tally.confidence is not None:
             out.print(f"  confidence  {tally.confidence:.2f} on average")
+        if tally.order_flips is not None:
+            share = f"{tally.order_flips} ({tally.order_flips / tally.ok:.0%})"
+            out.print(f"  order flips {share}: which text came first decided, so they are ties")
+        if tally.label_flips is not None:
+            share = f"{tally.label_flips} ({tally.label_flips / tally.ok:.0%})"
+            out.print(f"  label flips {share}: the answer depended on the order of the labels")
+        if tally.cut:
+            out.print(f"  cut         {tally.cut} explanations ended at their budget")
         if tally.answer_mass is not None and tally.answer_mass < _LOW_MASS:
             out.print(
                 f"  [yellow]answer mass {tally.answer_mass:.2g} on average: left to itself, the "
@@ -175,37 +190,53 @@ def print_metrics(metrics: Iterable[Metric]) -> None:
         table.add_column(column, overflow="fold")
     for metric in metrics:
         reads = ", ".join(
-            name if name == column else f"{name}={column}" for name, column in metric.inputs.items()
+            (name if name == column else f"{name}={column}")
+            + (" (optional)" if name in metric.optional else "")
+            for name, column in metric.inputs.items()
         )
-        values = [str(value) for value in metric.answers.values]
-        answers = f"{values[0]} to {values[-1]}" if metric.kind == "score" else ", ".join(values)
         better = {"maximize": "higher", "minimize": "lower"}.get(metric.direction, "-")
-        table.add_row(metric.name, metric.kind, reads, printable(answers), better)
+        answers = printable(_in_short(metric.answers))
+        table.add_row(metric.name, metric.kind, reads, answers, better)
     console().print(table)
 
 
-def print_prompt(metric: Metric, tokenizer: PreTrainedTokenizerFast | None) -> None:
+def _in_short(answers: AnswerSpace) -> str:
+    if isinstance(answers, Scale):
+        return f"{answers.low} to {answers.high}"
+    if isinstance(answers, TextAnswer):
+        return f"{answers.begins} ... (at most {answers.max_words} words)".lstrip()
+    listed = ", ".join(map(str, answers.values))
+    if isinstance(answers, Open):
+        return f"those in column {answers.column} or of --labels; {listed}"
+    return listed
+
+
+def print_prompt(
+    metric: Metric, tokenizer: PreTrainedTokenizerFast | None, *, explain: bool = False
+) -> None:
     """Print a metric's file, then its prompt with every input shown as its own name.
 
     With a tokenizer, the prompt is the text of exactly the tokens that its model gets.
+
+    Raises:
+        ConfigError: an explanation is to be shown, and the metric has none.
     """
+    check_asking(metric, explain=explain)
     if metric.path is not None:
         _print_section(str(metric.path), metric.path.read_text(encoding="utf-8-sig"))
-    values = {name: f"({name})" for name in metric.inputs}
+    values = {name: f"({name})" for name in (*metric.inputs, CHOICES)}
+    messages = Messages(metric, explain)
     if tokenizer is None:
-        _print_section("system message", metric.system_text())
-        _print_section("user message", metric.user_text(values))
+        _print_section("system message", messages.system)
+        _print_section("user message", messages.user(values))
         return
     from localjudge.encoding import PromptEncoder
-    from localjudge.tree import AnswerTree
 
-    frame = PromptEncoder(tokenizer).frame(metric.system_text(), metric.user_head)
-    tree = AnswerTree.build(frame.content, metric.answers, frame.context)
-    [prompt] = frame.encode([metric.user_text(values)[len(metric.user_head) :]])
+    frame = PromptEncoder(tokenizer).frame(messages.system, messages.user_head)
+    [prompt] = frame.encode([messages.body(values)])
     if isinstance(prompt, TokenizerError):
         raise prompt
-    ids = tree.extend(prompt)
-    _print_section(f"prompt, {len(ids)} tokens", tokenizer.decode(ids))
+    _print_section(f"prompt, {len(prompt)} tokens", tokenizer.decode(prompt))
 
 
 def _print_section(title: str, text: str) -> None:

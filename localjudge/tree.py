@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from localjudge.answers import pattern_of
 from localjudge.engines.base import Choice
 from localjudge.errors import TokenizerError
 
 if TYPE_CHECKING:
     from outlines_core import Index
 
-    from localjudge.answers import Closed
     from localjudge.tokens import ContentTokenizer
 
 
@@ -40,6 +40,8 @@ class Branch:
 class AnswerTree:
     """Where the answers of one metric part, for one model. Build it with `build`.
 
+    The tree of one text alone has no branches: it is what always follows the prompt.
+
     Attributes:
         size: Number of answers.
         dropped: How many ids at the end of a prompt the tree replaces: more than 0 only where the
@@ -54,30 +56,30 @@ class AnswerTree:
     branches: tuple[Branch, ...]
 
     @classmethod
-    def build(cls, content: ContentTokenizer, answers: Closed, context: str) -> AnswerTree:
+    def build(cls, content: ContentTokenizer, documents: Sequence[str], context: str) -> AnswerTree:
         """Tokenise the answers as they continue a prompt, and check the result.
 
         Args:
             content: The model's tokenizer for content.
-            answers: The answer space.
+            documents: The text of each answer.
             context: Text at the end of the prompt that the answer continues without a control
                 token between; see `PromptFrame.context`.
 
         Raises:
-            TokenizerError: outlines_core reads other answers from the space's pattern than it
-                declares, or a path does not spell its answer.
+            TokenizerError: outlines_core reads other answers from their pattern than they are,
+                or a path does not spell its answer.
         """
         before = content.encode(context) if context else []
-        paths = content.encode_batch([context + text for text in answers.documents])
+        paths = content.encode_batch([context + text for text in documents])
         shared = _shared_length(paths)
         kept = _shared_length([before, paths[0][:shared]])
         tree = cls(
             size=len(paths),
             dropped=len(before) - kept,
             prefix=tuple(paths[0][kept:shared]),
-            branches=tuple(_branches([path[shared:] for path in paths])),
+            branches=tuple(_branches([path[shared:] for path in paths])) if len(paths) > 1 else (),
         )
-        _check(content, answers, context, paths)
+        _check(content, documents, context, paths)
         return tree
 
     def extend(self, prompt: Sequence[int]) -> list[int]:
@@ -127,7 +129,7 @@ def _branches(paths: Sequence[list[int]]) -> Iterator[Branch]:
 
 
 def _check(
-    content: ContentTokenizer, answers: Closed, context: str, paths: Sequence[list[int]]
+    content: ContentTokenizer, documents: Sequence[str], context: str, paths: Sequence[list[int]]
 ) -> None:
     """Hold the paths against outlines_core's own reading of the pattern."""
     from outlines_core import Index, Vocabulary
@@ -142,14 +144,14 @@ def _check(
         for piece in pieces:
             ids.setdefault(piece, len(ids))
     vocabulary = Vocabulary(len(ids), {piece: [token] for piece, token in ids.items()})
-    index = Index(answers.pattern, vocabulary)
+    index = Index(pattern_of(documents), vocabulary)
 
-    declared = {text.encode() for text in answers.documents}
+    declared = {text.encode() for text in documents}
     accepted = set(_accepted(index))
     if accepted != declared:
         wrong = sorted(accepted ^ declared)[:3]
         raise TokenizerError(f"outlines_core does not read the answers as declared: {wrong}")
-    for text, pieces in zip(answers.documents, spelled, strict=True):
+    for text, pieces in zip(documents, spelled, strict=True):
         state: int | None = index.get_initial_state()
         for piece in pieces:
             state = None if state is None else index.get_next_state(state, ids[piece])

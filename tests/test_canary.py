@@ -31,7 +31,7 @@ class Reads(ScriptedEngine):
         super().__init__()
         self.log_probs = log_probs
 
-    def choose(self, prompts, tree):
+    def choose(self, prompts, trees):
         return [Choice(self.log_probs) for _ in prompts]
 
 
@@ -96,7 +96,7 @@ def test_a_run_stops_before_its_first_row(tmp_path, toy):
             model=toy,
             out=tmp_path / "run",
             engine="transformers",
-            decoding="guided",
+            options={"decoding": "guided"},
             open_judge=lambda *_, **__: Judge(
                 ScriptedEngine(write=ignores_constraints), decoding="guided"
             ),

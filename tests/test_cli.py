@@ -86,6 +86,9 @@ def test_failed_rows_exit_with_3(run, toy, tmp_path):
         (("metrics", "show", "nothing"), "localjudge metrics"),
         (("show", "nowhere"), "nowhere"),
         (("models", "add", "gpt-17"), "smollm2-135m"),
+        (("run", "--data", "x.jsonl", "--model", "m", "--out", "o"), "no metric is given"),
+        (("metrics", "show", "llm_summarization", "--explain"), "answers with text"),
+        (("export", "nowhere"), "nowhere"),
     ],
 )
 def test_an_error_is_one_message_with_a_hint_and_exit_code_1(run, arguments, says):
@@ -102,15 +105,22 @@ def test_a_mapping_that_is_none_is_refused(run, rows, toy):
 
 def test_metrics_are_listed_shown_and_checked(run, toy, tmp_path):
     listed = run("metrics").stdout
-    for name in ("llm_answer_refusal", "llm_text_sentiment", "llm_text_toxicity", "toxicity"):
-        assert name in listed
+    for said in (
+        "llm_answer_refusal",
+        "reference (optional)",
+        "The user ...",
+        "of --labels; other",
+    ):
+        assert said in listed
     shown = run("metrics", "show", "llm_text_sentiment").stdout
     assert 'name = "llm_text_sentiment"' in shown
     assert '{"output": "neutral"}' in shown
     assert "> (text)" in shown
+    explained = run("metrics", "show", "llm_text_sentiment", "--explain").stdout
+    assert '{"explanation": "...", "output": "neutral"}' in explained
     as_tokens = run("metrics", "show", "llm_text_sentiment", "--model", toy).stdout
     assert "<|im_start|>user\nMessage:\n> (text)\n" in as_tokens
-    assert as_tokens.rstrip().endswith('<|im_start|>assistant\n{"output": "')
+    assert as_tokens.rstrip().endswith("<|im_start|>assistant")
     own = tmp_path / "tone.toml"
     own.write_text(
         'name = "tone"\nkind = "classify"\n[inputs]\ntext = "output"\n'
@@ -119,6 +129,42 @@ def test_metrics_are_listed_shown_and_checked(run, toy, tmp_path):
     assert "tone" in run("metrics", "check", own).stdout
     own.write_text(own.read_text().replace("{text}", "{txt}"))
     assert "txt" in run("metrics", "check", own, code=1).stderr
+
+
+def test_a_metric_from_a_label_file_runs_and_its_run_is_exported_wide(run, toy, tmp_path):
+    (tmp_path / "rows.csv").write_text("id,question,answer\n=1,What?,That.\n2,Who?,\n")
+    (tmp_path / "tone.toml").write_text('[labels]\ncurt = "Short."\nkind = "Warm."\nlong = ""\n')
+    own = ("--labels", "tone.toml", "--text", "Question: {question} Answer: {answer}")
+    options = ("--data", "rows.csv", "--model", toy, "--out", "out")
+    done = run("run", *own, *options, code=3)
+    assert "\ntone\n" in done.stdout
+    assert run("export", "out", "--wide").stdout == "out/wide.csv\n"
+    header, *rows = (tmp_path / "out/wide.csv").read_text().splitlines()
+    assert header == "id,tone_label,tone_score,tone_explanation,tone_status"
+    assert rows[0].startswith("'=1,") and rows[0].split(",")[1] in ("curt", "kind", "long")
+    assert rows[1] == "2,,,,missing_input"
+    assert ".xlsx" in run("export", "out", "--out", "a.xlsx", code=1).stderr
+    wrong = ("--labels", "tone.toml", "--text", "{qestion}", *options[:-1], "new")
+    assert "did you mean 'question'" in run("run", *wrong, code=1).stderr
+
+
+def test_explanations_and_orders_are_asked_for_by_options(run, rows, toy, tmp_path):
+    options = ("--data", rows, "--model", toy, "--out", "out", "--limit", 2)
+    asked = ("--explain", "--explain-tokens", 8, "--permute-labels", 2)
+    done = run("run", "toxicity", *options, *asked)
+    assert "label flips " in done.stdout
+    assert "2 explanations ended at their budget" in done.stdout
+    for verdict in read(tmp_path / "out/verdicts.jsonl"):
+        assert verdict["explanation"]
+        assert "label_flip" in verdict["metadata"]
+
+
+def test_a_new_metric_file_passes_its_own_check(run, tmp_path):
+    assert "tone.toml" in run("metrics", "new", "tone", "--kind", "score").stdout
+    assert "tone" in run("metrics", "check", "tone.toml").stdout
+    assert "already" in run("metrics", "new", "tone", "--kind", "text", code=1).stderr
+    run("metrics", "new", "tone", "--kind", "text", "--out", "other.toml")
+    assert 'kind = "text"' in (tmp_path / "other.toml").read_text()
 
 
 def test_text_of_a_row_does_not_steer_the_terminal(run, toy, tmp_path):
@@ -146,6 +192,66 @@ def test_a_signal_ends_the_run_at_once_and_the_same_command_goes_on(toy, tmp_pat
     assert process.returncode == 128 + number
     assert "goes on from here" in errors
     assert "Traceback" not in errors
+
+
+STOPPED = """
+import multiprocessing, os, signal, sys, threading, time
+from localjudge.cli import _stopped
+
+def child(ready):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ready.send("ready")
+    time.sleep(600)
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _stopped)
+    ready, end = multiprocessing.Pipe()
+    multiprocessing.get_context("spawn").Process(target=child, args=(end,)).start()
+    print(ready.recv(), flush=True)
+    while True:
+        try:
+            time.sleep(600)
+        except BaseException:
+            pass
+"""
+
+
+def test_a_signal_ends_what_catches_everything_and_its_children(tmp_path):
+    (tmp_path / "stopped.py").write_text(STOPPED)
+    process = subprocess.Popen(
+        [sys.executable, tmp_path / "stopped.py"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.terminate()
+    _, errors = process.communicate(timeout=60)  # the child has the same output, so it has ended
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "goes on from here" in errors
+    assert "\x1b" not in errors
+
+
+def test_output_that_cannot_be_written_is_one_line_and_exit_code_1(tmp_path):
+    command = [sys.executable, "-m", "localjudge", "metrics"]
+    environment = os.environ | {"LOCALJUDGE_HOME": str(tmp_path)}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environment)
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+    assert b"No space left" in done.stderr
+    done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], capture_output=True)
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+
+
+def test_a_reader_that_leaves_early_is_no_error_worth_a_word(tmp_path):
+    command = [sys.executable, "-m", "localjudge", "metrics"]
+    environment = os.environ | {"LOCALJUDGE_HOME": str(tmp_path)}
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=environment)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_the_help_of_every_command_says_what_it_does():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from localjudge.engines.transformers import TransformersEngine
 from localjudge.errors import ModelError
 from localjudge.judge import Judge
 from localjudge.library import find_metric
@@ -29,13 +29,17 @@ FILES = {
 pytestmark = [pytest.mark.human, pytest.mark.model]
 
 
-@pytest.fixture(scope="module")
-def judge():
+@pytest.fixture(
+    scope="module", params=["transformers", pytest.param("vllm", marks=pytest.mark.vllm)]
+)
+def judge(request):
+    if request.param == "vllm" and find_spec("vllm") is None:
+        pytest.skip("vLLM is not installed")
     try:
         folder = find_model("smollm2-135m")
     except ModelError as error:
         pytest.skip(str(error))
-    with Judge(TransformersEngine(folder.path)) as judge:
+    with Judge.open(folder.path, engine=request.param) as judge:
         yield judge
 
 

@@ -1,87 +1,12 @@
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from localjudge.errors import MetricError
-from localjudge.library import find_metric, shipped
-
-# What existing dashboards rely on: kind, inputs with columns, answers with scores, direction.
-FIVE = {step: float(step) for step in range(1, 6)}
-SHIPPED = {
-    "llm_answer_groundedness": (
-        "classify",
-        {"answer": "output", "context": "context"},
-        {"grounded": 1.0, "ungrounded": 0.0},
-        "maximize",
-    ),
-    "llm_answer_refusal": (
-        "classify",
-        {"answer": "output"},
-        {"refused": 1.0, "not_refused": 0.0},
-        "minimize",
-    ),
-    "llm_answer_relevancy": (
-        "classify",
-        {"question": "input", "answer": "output"},
-        {"relevant": 1.0, "irrelevant": 0.0},
-        "maximize",
-    ),
-    "llm_context_relevancy": (
-        "classify",
-        {"question": "input", "context": "context"},
-        {"relevant": 1.0, "irrelevant": 0.0},
-        "maximize",
-    ),
-    "llm_question_clarity": ("score", {"question": "input"}, FIVE, "maximize"),
-    "llm_text_frustration": ("score", {"text": "input"}, FIVE, "minimize"),
-    "llm_text_sentiment": (
-        "classify",
-        {"text": "input"},
-        {"negative": -1.0, "neutral": 0.0, "positive": 1.0},
-        "neutral",
-    ),
-    "llm_text_similarity": (
-        "score",
-        {"output": "output", "reference": "reference"},
-        FIVE,
-        "maximize",
-    ),
-    "llm_text_toxicity": ("score", {"text": "output"}, FIVE, "minimize"),
-    "toxicity": ("classify", {"text": "output"}, {"toxic": 1.0, "non-toxic": 0.0}, "minimize"),
-}
-
-
-def test_the_shipped_metrics_are_these():
-    assert list(shipped()) == sorted(SHIPPED)
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_metric_keeps_its_interface(name):
-    metric = find_metric(name)
-    answers = dict(zip(metric.answers.values, metric.answers.scores, strict=True))
-    assert metric.name == name
-    assert (metric.kind, dict(metric.inputs), answers, metric.direction) == SHIPPED[name]
-    assert list(answers) == list(SHIPPED[name][2])
-    assert list(metric.inputs) == list(SHIPPED[name][1])
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_metric_explains_every_answer_and_shows_varied_examples(name):
-    metric = find_metric(name)
-    outputs = [example.output for example in metric.examples]
-    assert metric.description and metric.definition and metric.notes
-    assert all(metric.answers.meanings)
-    assert len(outputs) == 4
-    assert len(set(outputs)) == min(4, len(metric.answers.values))
-    assert all(example.reasoning for example in metric.examples)
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_words_quoted_in_an_examples_reasoning_stand_in_its_inputs(name):
-    for example in find_metric(name).examples:
-        inputs = " ".join(example.inputs.values()).casefold()
-        for quoted in example.reasoning.split('"')[1::2]:
-            assert quoted.casefold() in inputs
+from localjudge.answers import Kind
+from localjudge.errors import ConfigError, MetricError
+from localjudge.library import find_metric, find_metrics, shipped, write_starter
+from localjudge.metrics import load_metric
 
 
 def test_a_metric_is_found_by_path(tmp_path, monkeypatch):
@@ -106,3 +31,77 @@ def test_an_installed_package_finds_the_metrics_inside_itself(tmp_path, monkeypa
     (tmp_path / "localjudge" / "prompts" / "a.toml").touch()
     monkeypatch.setattr("localjudge.library.__file__", str(tmp_path / "localjudge" / "library.py"))
     assert list(shipped()) == ["a"]
+
+
+def labels(tmp_path, name="tone.toml"):
+    path = tmp_path / name
+    path.write_text('[labels]\nformal = "For an authority."\ncasual = "For a friend."\n')
+    return path
+
+
+def test_labels_and_a_template_are_one_more_metric(tmp_path):
+    path = labels(tmp_path)
+    assert [m.name for m in find_metrics([], labels=path, text="{answer}")] == ["tone"]
+    found = find_metrics(["topic", "toxicity"], labels=path, text="{answer}")
+    assert [metric.name for metric in found] == ["topic", "toxicity", "tone"]
+    assert found[0] == find_metric("topic")
+
+
+def test_labels_alone_go_to_the_metrics_that_take_them(tmp_path):
+    topic, toxicity = find_metrics(["topic", "toxicity"], labels=labels(tmp_path))
+    assert topic.answers.values == ("formal", "casual", "other")
+    assert toxicity == find_metric("toxicity")
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "error", "says"),
+    [
+        ([], {}, ConfigError, "no metric"),
+        ([], {"labels"}, ConfigError, "no metric"),
+        (["toxicity"], {"text"}, ConfigError, "--labels"),
+        (["toxicity"], {"labels"}, MetricError, "answers of its own"),
+        (["topik"], {"labels"}, MetricError, "'topic'"),
+    ],
+)
+def test_a_run_without_a_metric_or_with_labels_for_none_is_refused(
+    tmp_path, names, given, error, says
+):
+    options = {"labels": labels(tmp_path), "text": "{answer}"}
+    with pytest.raises(error) as caught:
+        find_metrics(names, **{key: options[key] for key in given})
+    assert says in str(caught.value)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_a_starting_file_is_a_valid_metric_with_comments(tmp_path, kind):
+    path = tmp_path / "mine.toml"
+    write_starter("mine", kind, path)
+    metric = load_metric(path)
+    assert (metric.name, metric.kind) == ("mine", kind)
+    assert len(metric.examples) >= 2 and all(e.reasoning for e in metric.examples)
+    text = path.read_text(encoding="utf-8")
+    assert text.count("#") > 10
+    assert "NAME" not in text and "FILE" not in text
+
+
+def test_a_starting_file_replaces_nothing(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("years of work")
+    with pytest.raises(ConfigError, match="already"):
+        write_starter("mine", "score", path)
+    assert path.read_text() == "years of work"
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "error"),
+    [
+        ("a b", "x.toml", MetricError),
+        ('a"', "x.toml", MetricError),
+        ("a", "no/x.toml", ConfigError),
+    ],
+)
+def test_a_starting_file_that_cannot_be_is_not_written(tmp_path, name, path, error):
+    with pytest.raises(error):
+        write_starter(name, "text", tmp_path / path)
+    assert list(tmp_path.iterdir()) == []

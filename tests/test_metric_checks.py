@@ -1,7 +1,7 @@
 import pytest
 
-from localjudge.answers import Label
 from localjudge.errors import MetricError
+from localjudge.labels import Label
 from localjudge.metrics import Example, Metric, classifier, scorer
 
 LABELS = {"yes": "It is.", "no": "It is not."}

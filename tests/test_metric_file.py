@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from localjudge.errors import MetricError
-from localjudge.metric_file import closest, read_metric_file
+from localjudge.metric_file import read_metric_file
 
 HEAD = """
 name = "m"
@@ -71,7 +71,7 @@ def test_a_byte_order_mark_is_accepted(tmp_path):
         ),
         (CLASSIFY, "answers", "missing", None),
         (SCORE.replace('name = "m"', "name = 5"), "name", "string, not 5", None),
-        (CLASSIFY.replace('"classify"', '"text"') + LABELS, "kind", "'classify' or 'score'", None),
+        (CLASSIFY.replace('"classify"', '"rank"') + LABELS, "kind", "'score' or 'text'", None),
         ('direction = "up"\n' + CLASSIFY + LABELS, "direction", "'neutral', not 'up'", None),
         (CLASSIFY + 'steps = "one"\n' + LABELS, "prompt.steps", "list", None),
         (
@@ -135,8 +135,3 @@ def test_a_missing_file_and_a_folder_are_told_apart(tmp_path):
     with pytest.raises(MetricError, match="folder") as folder:
         read_metric_file(tmp_path)
     assert missing.value.hint and folder.value.hint
-
-
-def test_closest_names_one_near_word_or_all():
-    assert closest("Reference ", ["reference", "output"]) == "did you mean 'reference'?"
-    assert closest("zzz", ["reference", "output"]) == "there are: reference, output"

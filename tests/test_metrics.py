@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localjudge.answers import Label
+from localjudge.answers import Open
 from localjudge.errors import ConfigError, DataError, MetricError
-from localjudge.metrics import QUOTING_RULE, Example, Metric, classifier, load_metric, quote, scorer
+from localjudge.labels import Label
+from localjudge.messages import QUOTING_RULE, Messages
+from localjudge.metrics import Example, Metric, classifier, load_metric, quote, scorer
 
 FILE = '''
 name = "grounded"
@@ -134,13 +136,13 @@ def test_an_answer_space_error_names_the_file(metric_file):
 
 
 def test_the_system_message_holds_every_part_in_order_and_the_format_last():
-    assert grounded().system_text() == SYSTEM
+    assert Messages(grounded()).system == SYSTEM
 
 
 def test_parts_that_are_not_given_leave_no_trace():
     metric = scorer("m", {1: "bad", 2: "good"}, inputs=["text"], user="{text}")
     assert metric.columns() == {"text": "text"}
-    assert metric.system_text() == (
+    assert Messages(metric).system == (
         "Answers:\n- 1: bad\n- 2: good\n\n"
         f"{QUOTING_RULE}\n\n"
         "Answer with exactly one of these JSON documents and nothing else:\n"
@@ -152,7 +154,7 @@ def test_a_whole_system_message_gets_the_generated_parts_in_its_places():
     whole = "Be strict. {{answers}}\n{answers}\n\nLike this:\n{examples}\nNow judge."
     sparse = {"definition": "", "steps": [], "notes": []}
     examples = [Example({"answer": "{examples}", "context": "{answers}"}, "", "supported")]
-    text = grounded(system=whole, examples=examples, **sparse).system_text()
+    text = Messages(grounded(system=whole, examples=examples, **sparse)).system
     assert text.startswith('Be strict. {answers}\nAnswers:\n- "supported": All')
     assert f"{QUOTING_RULE}\n\nAnswer with exactly one" in text
     assert "\n> {answers}\n" in text and "\n> {examples}\n" in text
@@ -160,7 +162,7 @@ def test_a_whole_system_message_gets_the_generated_parts_in_its_places():
 
 
 def test_the_user_message_quotes_every_text_and_ends_with_what_to_answer():
-    assert grounded().user_text({"answer": "a\n\n{context}", "context": "c"}) == (
+    assert Messages(grounded()).user({"answer": "a\n\n{context}", "context": "c"}) == (
         "Context:\n> c\n\nAnswer:\n> a\n>\n> {context}\n\n"
         'Answer with {"output": "supported"} or {"output": "unsupported"}.'
     )
@@ -170,8 +172,8 @@ def test_the_user_message_quotes_every_text_and_ends_with_what_to_answer():
 @given(texts, texts)
 def test_no_text_can_leave_its_block(answer, context):
     metric = grounded()
-    text = metric.user_text({"answer": answer, "context": context})
-    plain = metric.user_text({"answer": "a", "context": "c"})
+    text = Messages(metric).user({"answer": answer, "context": context})
+    plain = Messages(metric).user({"answer": "a", "context": "c"})
     assert quote(answer) in text and quote(context) in text
     assert outside(text) == outside(plain)
 
@@ -192,15 +194,15 @@ def outside(text: str) -> list[str]:
 @given(texts)
 def test_every_user_message_begins_with_the_head(user, head, text):
     metric = grounded(user=user)
-    assert metric.user_head == head
-    assert metric.user_text({"answer": text, "context": text}).startswith(f"{head}>")
+    assert Messages(metric).user_head == head
+    assert Messages(metric).user({"answer": text, "context": text}).startswith(f"{head}>")
 
 
 def test_the_reminder_stays_short():
     scale = {step: "" for step in range(1, 51)}
     labels = {f"label number {number}": "" for number in range(60)}
-    scored = scorer("m", scale, inputs=["a"], user="{a}").user_text({"a": "x"})
-    labelled = classifier("m", labels, inputs=["a"], user="{a}").user_text({"a": "x"})
+    scored = Messages(scorer("m", scale, inputs=["a"], user="{a}")).user({"a": "x"})
+    labelled = Messages(classifier("m", labels, inputs=["a"], user="{a}")).user({"a": "x"})
     assert scored == '> x\n\nAnswer with one of {"output": 1} to {"output": 50}.'
     assert labelled == "> x\n\nAnswer with one of the 60 JSON documents listed above."
 
@@ -271,3 +273,51 @@ def test_a_value_that_has_no_text_is_named_with_its_column():
     with pytest.raises(DataError) as caught:
         metric.values({"output": b"x", "context": "c"}, metric.columns())
     assert caught.value.field == "output"
+
+
+SUBJECT = Metric(
+    name="subject",
+    inputs={"text": "text"},
+    answers=Open("choices", (Label("other", "None fits."),)),
+    user="Choose from {choices} for: {text}",
+    examples=(Example({"choices": "red\nother", "text": "Sky."}, "Not red.", "other"),),
+)
+
+
+def test_labels_of_a_run_take_the_place_of_those_of_a_row():
+    metric = SUBJECT.with_labels({"pets": "Animals.", "{text}": ""})
+    assert metric.answers.values == ("pets", "{text}", "other")
+    assert metric.examples == ()
+    assert (
+        Messages(metric)
+        .user({"text": "t"})
+        .startswith("Choose from\n(those listed above)\nfor:\n> t\n")
+    )
+    assert '- "pets": Animals.\n- "{text}"\n- "other": None fits.' in Messages(metric).system
+
+
+def test_labels_of_a_run_make_another_metric():
+    assert SUBJECT.with_labels(["a"]).digest != SUBJECT.with_labels(["b"]).digest
+    assert SUBJECT.with_labels(["a"]).digest != SUBJECT.digest
+
+
+def test_only_a_metric_that_leaves_its_labels_open_takes_some():
+    with pytest.raises(MetricError, match="answers of its own") as caught:
+        grounded().with_labels(["a", "b"])
+    assert caught.value.hint
+    with pytest.raises(MetricError, match="differ only in case"):
+        SUBJECT.with_labels(["a", "A"])
+
+
+def test_an_optional_input_may_be_missing_and_an_empty_one_is():
+    metric = dataclasses.replace(grounded(), optional=("context",), examples=())
+    values, missing = metric.values({"output": "a", "context": " "}, metric.columns())
+    assert (values, missing) == ({"answer": "a"}, ())
+    assert metric.digest != dataclasses.replace(metric, optional=()).digest
+
+
+def test_an_input_may_be_read_by_a_path():
+    metric = grounded()
+    row = {"output": {"value": "a"}, "documents": [{"text": "c"}]}
+    columns = metric.columns({"answer": "output.value", "context": "documents[0].text"})
+    assert metric.values(row, columns) == ({"answer": "a", "context": "c"}, ())

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from localjudge.errors import ConfigError
-from localjudge.offline import go_offline, home
+from localjudge.offline import _CACHES, go_offline, home
 
 
 @pytest.fixture(autouse=True)
@@ -24,9 +24,11 @@ def environment() -> Iterator[None]:
 
 
 def run(code: str, **variables: str) -> str:
+    # Another test may have opened a judge here, which points the caches somewhere else.
+    inherited = {name: value for name, value in os.environ.items() if name not in _CACHES}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code],
-        env=os.environ | variables,
+        env=inherited | variables,
         capture_output=True,
         text=True,
     )

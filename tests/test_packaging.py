@@ -42,6 +42,8 @@ def test_the_wheel_finds_its_metrics_without_the_repository(installed: Path) -> 
     file, metrics = run("-S", "-c", code, cwd=installed, PYTHONPATH=paths).splitlines()
     assert Path(file).is_relative_to(installed)
     assert metrics.split() == sorted(path.stem for path in (ROOT / "prompts").rglob("*.toml"))
+    starters = {path.name for path in (ROOT / "localjudge" / "starters").iterdir()}
+    assert {path.name for path in (installed / "localjudge" / "starters").iterdir()} == starters
 
 
 def test_the_wheel_holds_types_and_licence(installed: Path) -> None:

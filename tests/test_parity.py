@@ -15,10 +15,12 @@ import pytest
 from localjudge.engines.base import Choice, Engine
 from localjudge.engines.transformers import TransformersEngine
 from localjudge.errors import ModelError
-from localjudge.judge import Judge, Task
+from localjudge.judge import Judge
 from localjudge.library import find_metric
 from localjudge.metrics import classifier
 from localjudge.models import find_model
+from localjudge.records import Row
+from localjudge.tasks import Variant
 
 pytest.importorskip("vllm", reason="vLLM is not installed")
 from localjudge.engines.vllm import VllmEngine
@@ -65,11 +67,12 @@ def texts(count: int, seed: int) -> list[str]:
     return [" ".join(rng.choices(WORDS.split(), k=rng.randint(2, 90))) for _ in range(count)]
 
 
-def prompts(engine: Engine, metric: str, count: int) -> tuple[Task, list[list[int]]]:
+def prompts(engine: Engine, metric: str, count: int) -> tuple[Variant, list[list[int]]]:
     task = Judge(engine).prepare(find_metric(metric))
-    rows = [dict.fromkeys(task.metric.inputs, text) for text in texts(count, len(metric))]
-    head = len(task.metric.user_head)
-    return task, task.frame.encode([task.metric.user_text(row)[head:] for row in rows])
+    rows = [dict.fromkeys(task.columns.values(), text) for text in texts(count, len(metric))]
+    questions = [q for row in rows for q in task.questions(Row("", row))]
+    variant = questions[0].variant
+    return variant, variant.frame.encode([question.body for question in questions])
 
 
 def best(choice: Choice) -> int:
@@ -83,11 +86,12 @@ def lead(choice: Choice) -> float:
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_labels_and_probabilities_agree(pair, metric):
-    task, plain = prompts(pair.vllm, metric, 15)
-    extended = [task.tree.extend(prompt) for prompt in plain]
+    variant, plain = prompts(pair.vllm, metric, 15)
+    extended = [variant.tree.extend(prompt) for prompt in plain]
+    trees = [variant.tree] * len(plain)
     for ours, theirs in zip(
-        pair.vllm.choose(extended, task.tree),
-        pair.transformers.choose(extended, task.tree),
+        pair.vllm.choose(extended, trees),
+        pair.transformers.choose(extended, trees),
         strict=True,
     ):
         assert ours.probabilities == pytest.approx(theirs.probabilities, abs=pair.tolerance)
@@ -97,13 +101,13 @@ def test_labels_and_probabilities_agree(pair, metric):
 
 @pytest.mark.parametrize("metric", METRICS[:2])
 def test_guided_differs_from_direct_only_by_a_fragment_of_a_word_or_a_small_lead(pair, metric):
-    task, plain = prompts(pair.vllm, metric, 15)
-    answers = task.metric.answers
-    choices = pair.vllm.choose([task.tree.extend(prompt) for prompt in plain], task.tree)
-    drafts = pair.vllm.write(plain, answers.pattern, task.answer_budget)
+    variant, plain = prompts(pair.vllm, metric, 15)
+    answers, frame, tree = variant.answers, variant.frame, variant.tree
+    choices = pair.vllm.choose([tree.extend(prompt) for prompt in plain], [tree] * len(plain))
+    drafts = pair.vllm.write(plain, variant.pattern, variant.answer_tokens)
     for choice, draft in zip(choices, drafts, strict=True):
         written = answers.values.index(answers.parse(draft.text))
-        usual = task.frame.content.encode(task.frame.context + draft.text)
+        usual = frame.content.encode(frame.context + draft.text)
         fragments = list(draft.ids) != usual[len(usual) - len(draft.ids) :]
         assert written == best(choice) or fragments or lead(choice) < pair.tolerance
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from localjudge.errors import DataError
-from localjudge.readers import read
+from localjudge.readers import left_out, read
 
 
 def written(path: Path, content: bytes | str) -> Path:
@@ -61,6 +62,19 @@ def test_a_folder_is_refused(tmp_path):
     (tmp_path / "rows.parquet").mkdir()
     with pytest.raises(DataError, match="is a folder"):
         list(read(tmp_path / "rows.parquet"))
+
+
+@pytest.mark.parametrize("name", ["x" * 300 + ".jsonl", "a\0b.jsonl"])
+def test_a_name_that_no_file_can_have_is_refused(tmp_path, name):
+    with pytest.raises(DataError):
+        records(tmp_path / name)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "rows.jsonl").symlink_to(tmp_path / "pipe")
+    with pytest.raises(DataError, match="is a pipe or a device"):
+        records(tmp_path / "rows.jsonl")
 
 
 def test_rows_are_read_one_by_one(tmp_path):
@@ -210,6 +224,38 @@ def test_a_broken_csv_record_is_named(tmp_path, content, line, problem):
     assert (error.line, problem in error.problem) == (line, True), error
 
 
+def test_a_blank_line_in_a_single_column_is_an_empty_cell(tmp_path):
+    path = written(tmp_path / "rows.csv", "\na\nx\n\n\ny\n\n")
+    assert list(read(path)) == [
+        (3, {"a": "x"}),
+        (4, {"a": None}),
+        (5, {"a": None}),
+        (6, {"a": "y"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line"),
+    [
+        ("rows.csv", 'id,a\n1,"a\n2,b\n3,c"\n4,d\n', 2),
+        ("rows.csv", 'id,a,b\r\n"x\r\ny","a,z\r\n2,b,z\r\n3,c",z\r\n', 3),
+        ("rows.tsv", 'id\ta\n0\t-\n1\t"open\n2\tb b\n3\tc"\n4\td\n', 3),
+    ],
+)
+def test_a_quotation_mark_that_swallows_rows_is_named(tmp_path, name, content, line):
+    error = refusal(tmp_path / name, content)
+    assert (error.line, "2 further lines that look like rows" in error.problem) == (line, True)
+    assert '"""' in error.hint
+
+
+@pytest.mark.parametrize(
+    "cell", ["First, we go.\nThen, we stop.\nSo, well.", "a\nb,c", "a\nb,c\nd", "1,2\n\n3,4"]
+)
+def test_lines_of_prose_in_a_cell_are_no_rows(tmp_path, cell):
+    path = written(tmp_path / "rows.csv", f'id,a\n1,"{cell}"\n')
+    assert records(path) == [{"id": "1", "a": cell}]
+
+
 # Parquet
 
 
@@ -264,11 +310,40 @@ def test_parquet_rows_are_numbered_across_batches(tmp_path):
     assert list(read(path)) == [(n + 1, {"n": n}) for n in range(600)]
 
 
-def test_parquet_bytes_are_refused_with_row_and_column(tmp_path):
+def test_parquet_columns_with_bytes_are_left_out_and_known(tmp_path):
+    path = in_parquet(
+        tmp_path / "rows.parquet",
+        pa.array(["x", "y"]),
+        pa.array([None, b"x"]),
+        pa.array([[{"bytes": b"x", "path": "p"}], None]),
+        pa.array([b"x", b"x"]).dictionary_encode(),
+        names=["a", "blob", "images", "category"],
+    )
+    assert records(path) == [{"a": "x"}, {"a": "y"}]
+    assert left_out(path) == ("blob", "images", "category")
+    assert left_out(written(tmp_path / "rows.csv", "a\nx\n")) == ()
+
+
+def test_a_parquet_file_of_nothing_but_bytes_is_refused(tmp_path):
     path = in_parquet(tmp_path / "rows.parquet", pa.array([None, b"x"]), names=["blob"])
-    with pytest.raises(DataError, match="bytes has no text form") as caught:
+    with pytest.raises(DataError, match="every column holds bytes"):
         records(path)
-    assert (caught.value.line, caught.value.field) == (2, "blob")
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([None, 10**8], pa.date32()),
+        pa.array([None, 2**62], pa.timestamp("us")),
+        pa.array([1, 2], pa.timestamp("us", "Foo/Bar")),
+        pa.StructArray.from_arrays([pa.array([1, 2]), pa.array([3, 4])], names=["k", "k"]),
+    ],
+)
+def test_parquet_values_that_python_cannot_hold_are_refused_by_column(tmp_path, column):
+    path = in_parquet(tmp_path / "rows.parquet", pa.array(["x", "y"]), column, names=["a", "odd"])
+    with pytest.raises(DataError, match="not readable, in this row or one of the 2") as caught:
+        records(path)
+    assert (caught.value.line, caught.value.field) == (1, "odd")
 
 
 def test_a_parquet_column_named_twice_is_refused(tmp_path):
@@ -284,5 +359,5 @@ def test_a_damaged_parquet_file_is_refused(tmp_path):
     broken = pa.Array.from_buffers(
         pa.string(), 1, [None, pa.array([0, 1], pa.int32()).buffers()[1], pa.py_buffer(b"\xff")]
     )
-    with pytest.raises(DataError, match="not a readable Parquet file"):
+    with pytest.raises(DataError, match="can't decode byte 0xff"):
         records(in_parquet(path, broken, names=["a"]))

@@ -5,17 +5,28 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from localjudge.engines.base import Failure
 from localjudge.engines.scripted import ScriptedEngine
-from localjudge.errors import ConfigError, DataError, LocaljudgeError, ModelError, RunChanged
+from localjudge.errors import (
+    ConfigError,
+    DataError,
+    LocaljudgeError,
+    ModelError,
+    RunChanged,
+    RunError,
+)
 from localjudge.judge import Judge
+from localjudge.library import find_metric
 from localjudge.metrics import classifier
 from localjudge.records import Verdict
 from localjudge.run import run_file
@@ -31,9 +42,11 @@ HELP = classifier(
 
 def scripted(*args, **kwargs):
     """Open a judge without a model, whatever model and engine were asked for."""
-    return lambda *_, decoding, prompt_mode, **__: Judge(
-        ScriptedEngine(*args, **kwargs), decoding=decoding, prompt_mode=prompt_mode
-    )
+
+    def open_judge(*_, engine, settings, **options):
+        return Judge(ScriptedEngine(*args, **kwargs), **options)
+
+    return open_judge
 
 
 def never(*_, **__):
@@ -121,6 +134,8 @@ def test_missing_inputs_and_long_inputs_are_counted_and_the_rest_is_judged(tmp_p
         ('{"id": 1, "output": "a"}\n', {"id_column": "key"}, DataError, "key"),
         ('{"id": 1, "output": "a"}\n', {"model": "no-such/model"}, ModelError, "no-such/model"),
         ("", {}, DataError, "no rows"),
+        ('{"output": "a"}\n', {"prompt_mode": "Chat"}, ConfigError, "did you mean 'chat'"),
+        ('{"output": "a"}\n', {"options": {"decoding": "x"}}, ConfigError, "direct, guided"),
     ],
 )
 def test_what_is_wrong_is_found_before_the_model_is_loaded(
@@ -154,6 +169,39 @@ def test_a_mapping_serves_the_metrics_that_have_the_input(tmp_path, toy):
     assert "> b" in answer
 
 
+@pytest.mark.parametrize("content", ["", '{"id": "r0", "output": "other"}\n', "BAD\n"])
+def test_a_file_that_changes_before_it_is_judged_stops_the_run(tmp_path, toy, content):
+    file = data(tmp_path, 10)
+    before = file.read_text()
+
+    def open_judge(*arguments, **settings):
+        file.write_text(content)
+        return scripted()(*arguments, **settings)
+
+    with pytest.raises(DataError):
+        start(tmp_path, file, model=toy, open_judge=open_judge)
+    assert not (tmp_path / "run" / "verdicts.jsonl").exists()
+    file.write_text(before)
+    assert start(tmp_path, file, model=toy).judged == 20
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("UPDATE verdicts SET position = 999 WHERE position = 3", "row 999"),
+        ("UPDATE verdicts SET position = -1 WHERE position = 3", "row -1"),
+        ("UPDATE verdicts SET metric = 'mood' WHERE metric = 'tone'", "'mood'"),
+    ],
+)
+def test_verdicts_that_are_not_of_this_run_stop_it(tmp_path, toy, sql, says):
+    file = data(tmp_path, 10)
+    start(tmp_path, file, model=toy)
+    with closing(sqlite3.connect(tmp_path / "run" / "verdicts.db")) as db, db:
+        db.execute(sql)
+    with pytest.raises(RunError, match=says):
+        start(tmp_path, file, model=toy, open_judge=never)
+
+
 def changed_metric(file, toy):
     other = classifier("tone", {"good": "glad", "bad": "not"}, inputs=["output"], user="{output}")
     return file, [other, HELP], {"model": toy}
@@ -165,7 +213,7 @@ def changed_data(file, toy):
 
 
 def changed_decoding(file, toy):
-    return file, [TONE, HELP], {"model": toy, "decoding": "guided"}
+    return file, [TONE, HELP], {"model": toy, "options": {"decoding": "guided"}}
 
 
 def changed_limit(file, toy):
@@ -177,7 +225,7 @@ def changed_limit(file, toy):
     [
         (changed_metric, "metrics.tone"),
         (changed_data, "data.digest"),
-        (changed_decoding, "decoding"),
+        (changed_decoding, "options.decoding"),
         (changed_limit, "data.rows"),
     ],
 )
@@ -213,9 +261,8 @@ def test_another_precision_is_refused_once_it_is_known(tmp_path, toy):
         return open_judge
 
     start(tmp_path, file, model=toy, open_judge=resolved("float32"))
-    (tmp_path / "run" / "verdicts.db").unlink()  # so that there is something left to judge
-    for leftover in (tmp_path / "run").glob("verdicts.*"):
-        leftover.unlink()
+    with closing(sqlite3.connect(tmp_path / "run" / "verdicts.db")) as db, db:
+        db.execute("DELETE FROM verdicts WHERE position = 3")  # something is left to judge
     with pytest.raises(RunChanged, match="dtype"):
         start(tmp_path, file, model=toy, open_judge=resolved("bfloat16"))
 
@@ -266,3 +313,100 @@ def test_every_error_of_a_run_is_one_of_ours(tmp_path, toy):
     (tmp_path / "run" / "thesis.tex").write_text("years of work")
     with pytest.raises(LocaljudgeError, match="other files"):
         start(tmp_path, file, model=toy, open_judge=never)
+
+
+OPTIONAL = classifier(
+    "right",
+    {"yes": "right", "no": "wrong"},
+    inputs={"answer": "output", "truth": "reference"},
+    user="{answer}\n{truth}",
+)
+OPTIONAL = replace(OPTIONAL, optional=("truth",))
+
+
+def test_a_column_is_required_unless_its_input_is_optional_and_not_mapped(tmp_path, toy):
+    file = data(tmp_path, 3)
+    assert start(tmp_path, file, OPTIONAL, model=toy).failed == 0
+    with pytest.raises(DataError, match="'gold'"):
+        start(tmp_path, file, OPTIONAL, model=toy, mapping={"truth": "gold"}, open_judge=never)
+
+
+def test_a_path_is_read_from_nested_values(tmp_path, toy):
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"id": 1, "attributes": {"output": {"value": "deep"}}}\n')
+    asked = []
+    judge = scripted(lambda prompt, _: asked.append(prompt) or [0.6, 0.4])
+    mapping = {"text": "attributes.output.value"}
+    start(tmp_path, file, TONE, model=toy, mapping=mapping, open_judge=judge)
+    assert "> deep\n" in asked[-1]
+
+
+def test_topics_come_with_each_row_or_with_the_run(tmp_path, toy):
+    topic = find_metric("topic")
+    file = tmp_path / "rows.jsonl"
+    rows = [
+        {"id": 1, "input": "q", "output": "a", "choices": ["pets", "tea"]},
+        {"id": 2, "input": "q", "output": "a", "choices": '["pets", "tea", "other"]'},
+        {"id": 3, "input": "q", "output": "a", "choices": "pets"},
+        {"id": 4, "input": "q", "output": "a"},
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = start(tmp_path, file, topic, model=toy)
+    assert dict(result.tallies[0].statuses) == {"ok": 2, "missing_input": 2}
+    assert {Verdict.from_json(line).value for line in lines(tmp_path)} <= {
+        "pets",
+        "tea",
+        "other",
+        None,
+    }
+    file.write_text('{"id": 4, "input": "q", "output": "a"}\n')
+    with pytest.raises(DataError, match="'choices'"):
+        start(tmp_path / "b", file, topic, model=toy, open_judge=never)
+    topic = topic.with_labels(["red", "blue"])
+    result = start(tmp_path / "b", file, topic, model=toy)
+    assert result.failed == 0
+    assert set(result.tallies[0].values) <= {"red", "blue", "other"}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        ("llm_summarization", {"explain": True}, "answers with text"),
+        ("llm_question_clarity", {"permute_labels": 2}, "no list of labels"),
+        ("topic", {"permute_labels": 2}, "no list of labels"),
+    ],
+)
+def test_what_cannot_be_asked_is_found_before_the_model_is_loaded(
+    tmp_path, toy, name, options, says
+):
+    with pytest.raises(ConfigError, match=says):
+        start(
+            tmp_path,
+            data(tmp_path),
+            find_metric(name),
+            model=toy,
+            options=options,
+            open_judge=never,
+        )
+
+
+def test_the_summary_counts_verdicts_that_hang_on_an_order(tmp_path, toy):
+    file = tmp_path / "rows.jsonl"
+    file.write_text(
+        '{"id": 1, "input": "q", "output_a": "x", "output_b": "y"}\n'
+        '{"id": 2, "input": "q", "output_a": "x", "output_b": "x"}\n'
+    )
+    first_wins = scripted(lambda _, size: [0.7, 0.2, 0.1][:size])
+    [pair] = start(
+        tmp_path, file, find_metric("pairwise"), model=toy, open_judge=first_wins
+    ).tallies
+    assert (pair.order_flips, pair.label_flips, dict(pair.values)) == (2, None, {"tie": 2})
+    other = start(
+        tmp_path / "b",
+        data(tmp_path, 4),
+        TONE,
+        model=toy,
+        open_judge=scripted(lambda _p, _n: [0.7, 0.3]),
+        options={"permute_labels": 2},
+    )
+    assert (other.tallies[0].order_flips, other.tallies[0].label_flips) == (None, 4)

@@ -35,22 +35,6 @@ if __name__ == "__main__":
     cli.main()
 """
 
-# A library that does not let go.
-DEAF = """
-import time
-from localjudge import cli
-def deaf():
-    print("listening", flush=True)
-    while True:
-        try:
-            time.sleep(0.05)
-        except BaseException:
-            pass
-cli._PATIENCE = 0.5
-cli.app = deaf
-cli.main()
-"""
-
 
 class Run:
     """A run of the command line in a process group of its own."""
@@ -131,21 +115,6 @@ def test_while_loading_with_transformers(start):
     run.wait_until_loading("libtorch_cpu")
     run.process.send_signal(signal.SIGINT)
     assert "goes on from here" in run.ends(130)
-
-
-def test_a_library_that_swallows_the_exit_does_not_keep_the_run_alive(tmp_path):
-    deaf = tmp_path / "deaf.py"
-    deaf.write_text(DEAF)
-    for signals in ([signal.SIGTERM], [signal.SIGTERM, signal.SIGINT]):
-        process = subprocess.Popen(
-            [sys.executable, str(deaf)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-        process.stdout.readline()
-        for number in signals:
-            process.send_signal(number)
-            time.sleep(0.1)
-        assert process.wait(timeout=20) == 128 + signals[-1]
-        process.stdout.close()
 
 
 @needs_vllm

@@ -14,13 +14,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from localjudge.errors import RunChanged, RunError, RunLocked
 from localjudge.records import Status, Verdict
-from localjudge.store import RunStore
+from localjudge.store import RunStore, read_verdicts
 
 CONFIG = {"metrics": {"tone": {"digest": "t1"}, "help": {"digest": "h1"}}, "data": "d1"}
 ROWS = 1000
@@ -49,6 +50,12 @@ def judge_all(store: RunStore, rows: int = ROWS) -> int:
             count += len(open_places)
             print(count, flush=True)
     return count
+
+
+def begun(folder: Path, config: dict[str, Any]) -> None:
+    """Start a run and judge one row, which holds it to its settings."""
+    with RunStore.open(folder, config) as store:
+        store.save([judged(0, next(iter(config["metrics"])))])
 
 
 @contextmanager
@@ -134,6 +141,37 @@ def test_counts_are_by_metric_and_status(tmp_path):
         assert (tone.statuses, help_.statuses) == ({"ok": 2, "truncated": 1}, {})
 
 
+def test_means_flips_and_cuts_are_those_of_the_verdicts_that_have_a_value(tmp_path):
+    def asked(place, status=Status.OK, **facts):
+        return place, Verdict(f"r{place}", "tone", status, **facts)
+
+    with RunStore.open(tmp_path, CONFIG) as store:
+        store.save(
+            [
+                asked(0, value="a", label="a", confidence=0.5, answer_mass=0.25),
+                asked(1, value="b", label="b", confidence=1.0, answer_mass=0.75, truncated=True),
+                asked(2, value="b", label="b", metadata={"order_flip": True, "label_flip": False}),
+                asked(3, value="b", label="b", metadata={"order_flip": False, "label_flip": True}),
+                asked(4, Status.TRUNCATED, truncated=True),
+            ]
+        )
+        tone, help_ = store.tallies()
+    assert list(tone.statuses.items()) == [("ok", 4), ("truncated", 1)]
+    assert list(tone.values.items()) == [("b", 3), ("a", 1)]
+    assert (tone.confidence, tone.answer_mass) == (0.75, 0.5)
+    assert (tone.order_flips, tone.label_flips, tone.cut) == (1, 1, 1)
+    assert (help_.order_flips, help_.label_flips, help_.cut) == (None, None, 0)
+
+
+def test_texts_are_not_counted_one_by_one(tmp_path):
+    with RunStore.open(tmp_path, CONFIG) as store:
+        store.save([(n, Verdict(f"r{n}", "tone", Status.OK, value=f"Text {n}.")) for n in range(9)])
+        store.save([(9, Verdict("r9", "help", Status.OK, value=4, score=4.0))])
+        tone, help_ = store.tallies()
+    assert (tone.ok, tone.values) == (9, {})
+    assert help_.values == {"4": 1}
+
+
 def test_a_chunk_is_saved_whole_or_not_at_all(tmp_path):
     with RunStore.open(tmp_path, CONFIG) as store:
         with pytest.raises(ValueError, match="JSON compliant"):
@@ -200,13 +238,13 @@ def test_the_configuration_is_recorded(tmp_path):
 
 
 def test_info_may_change(tmp_path):
-    RunStore.open(tmp_path, {**CONFIG, "info": {"host": "a"}}).close()
+    begun(tmp_path, {**CONFIG, "info": {"host": "a"}})
     RunStore.open(tmp_path, {**CONFIG, "info": {"host": "b", "version": 2}}).close()
     assert json.loads((tmp_path / "run.json").read_text())["info"] == {"host": "a"}
 
 
 def test_values_that_json_spells_alike_are_no_change(tmp_path):
-    RunStore.open(tmp_path, {**CONFIG, "labels": ("a", "b"), "steps": {1: "x"}}).close()
+    begun(tmp_path, {**CONFIG, "labels": ("a", "b"), "steps": {1: "x"}})
     RunStore.open(tmp_path, {**CONFIG, "labels": ["a", "b"], "steps": {"1": "x"}}).close()
 
 
@@ -214,7 +252,7 @@ def test_every_changed_setting_is_named_with_both_values(tmp_path):
     prompt = "Judge the answer below by the rules that follow. " * 5
     old = {"metrics": {"tone": {"user": prompt + "Be strict."}}, "seed": 1, "labels": ["a", "b"]}
     new = {"metrics": {"tone": {"user": prompt + "Be kind."}}, "seed": True, "labels": ["b", "a"]}
-    RunStore.open(tmp_path, {**old, "gone": {"deep": None}, "same": 1}).close()
+    begun(tmp_path, {**old, "gone": {"deep": None}, "same": 1})
     with pytest.raises(RunChanged) as caught:
         RunStore.open(tmp_path, {**new, "came": 0.5, "same": 1})
     lines = caught.value.problem.splitlines()[1:]
@@ -230,14 +268,24 @@ def test_every_changed_setting_is_named_with_both_values(tmp_path):
 
 
 def test_long_values_are_shortened(tmp_path):
-    RunStore.open(tmp_path, {**CONFIG, "text": "a" * 1000}).close()
+    begun(tmp_path, {**CONFIG, "text": "a" * 1000})
     with pytest.raises(RunChanged) as caught:
         RunStore.open(tmp_path, {**CONFIG, "text": "b" * 1000})
     assert len(caught.value.problem) < 250
 
 
+def test_a_start_that_judged_nothing_holds_nobody_to_its_settings(tmp_path):
+    RunStore.open(tmp_path, {**CONFIG, "data": "d2"}).close()
+    with RunStore.open(tmp_path, {**CONFIG, "seed": 1}) as store:
+        store.bind({"dtype": "float16"})
+    with RunStore.open(tmp_path, CONFIG) as store:
+        store.bind({"dtype": "float32"})
+    recorded = json.loads((tmp_path / "run.json").read_text())
+    assert recorded == {**CONFIG, "resolved": {"dtype": "float32"}}
+
+
 def test_a_refused_start_frees_the_folder(tmp_path):
-    RunStore.open(tmp_path, CONFIG).close()
+    begun(tmp_path, CONFIG)
     with pytest.raises(RunChanged):
         RunStore.open(tmp_path, {**CONFIG, "data": "d2"})
     RunStore.open(tmp_path, CONFIG).close()
@@ -322,6 +370,60 @@ def test_a_new_verdict_makes_the_outputs_out_of_date(tmp_path):
     assert json.loads((tmp_path / "verdicts.jsonl").read_text())["status"] == "ok"
 
 
+# Reading back
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda line: line[:-1] + b', "mood": 1}', "unknown: mood"),
+        (lambda line: b'{"value": "good"}', "missing or unknown: answer_mass, confidence"),
+        (lambda line: line.replace(b'"id": "r1"', b'"id": 1'), "id is of type int"),
+        (lambda line: line.replace(b'"score": null', b'"score": true'), "score is of type bool"),
+        (lambda line: line.replace(b'"score": null', b'"score": NaN'), "NaN"),
+        (lambda line: line.replace(b'"metadata": {}', b'"metadata": []'), "metadata is of"),
+        (lambda line: line.replace(b'ies": null', b'ies": {"a": "b"}'), "a probability is of"),
+        (lambda line: line.replace(b'"ok"', b'"great"'), "'great' is not a valid Status"),
+        (lambda line: line.replace(b'"good"', b'"\xff"'), "can't decode byte 0xff"),
+        (lambda line: b"[]", "not list"),
+        (lambda line: b"", "Expecting value"),
+        (lambda line: b'{"id":' + b"[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_a_damaged_verdict_is_named_wherever_it_is_read(tmp_path, change, says):
+    with RunStore.open(tmp_path, CONFIG) as store:
+        store.save([judged(0, "tone"), judged(1, "tone")])
+        store.finish()
+    path = tmp_path / "verdicts.jsonl"
+    first, second = path.read_bytes().splitlines()
+    assert [verdict.id for verdict in read_verdicts(tmp_path)] == ["r0", "r1"]
+    path.write_bytes(first + b"\n" + change(second) + b"\n")
+    with pytest.raises(RunError, match="damaged: ") as caught:
+        list(read_verdicts(tmp_path))
+    assert (caught.value.path, caught.value.line) == (str(path), 2)
+    assert says in caught.value.problem
+    path.unlink()
+    with RunStore.open(tmp_path, CONFIG) as store:
+        damaged = change(second).decode(errors="surrogateescape").replace("\udcff", "\0")
+        store._db.execute("UPDATE verdicts SET verdict = ? WHERE position = 1", (damaged,))
+        with pytest.raises(RunError, match="damaged: "):
+            store.finish()
+    assert not path.exists()
+
+
+def test_what_cannot_be_read_is_not_said_to_be_unwritable(tmp_path):
+    with pytest.raises(RunError, match="no finished verdicts"):
+        list(read_verdicts(tmp_path))
+    (tmp_path / "verdicts.jsonl").mkdir()
+    with pytest.raises(RunError, match="cannot be read: Is a directory"):
+        list(read_verdicts(tmp_path))
+    begun(tmp_path / "run", CONFIG)
+    (tmp_path / "run" / "run.json").unlink()
+    (tmp_path / "run" / "run.json").mkdir()
+    with pytest.raises(RunError, match="cannot be read: Is a directory"):
+        RunStore.open(tmp_path / "run", CONFIG)
+
+
 # Folders and disks that cannot be used
 
 
@@ -345,9 +447,9 @@ def test_other_files_beside_a_run_do_no_harm(tmp_path):
     RunStore.open(tmp_path, CONFIG).close()
 
 
-@pytest.mark.parametrize("content", [b'{"metrics": ', b"[]", b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b'{"metrics": ', b"[]", b"\xff\xfe", b"[" * 100_000])
 def test_a_damaged_configuration_is_named(tmp_path, content):
-    RunStore.open(tmp_path, CONFIG).close()
+    begun(tmp_path, CONFIG)
     (tmp_path / "run.json").write_bytes(content)
     with pytest.raises(RunError, match=": damaged: ") as caught:
         RunStore.open(tmp_path, CONFIG)
@@ -355,7 +457,7 @@ def test_a_damaged_configuration_is_named(tmp_path, content):
 
 
 def test_verdicts_without_their_configuration_are_not_used(tmp_path):
-    RunStore.open(tmp_path, CONFIG).close()
+    begun(tmp_path, CONFIG)
     (tmp_path / "run.json").unlink()
     with pytest.raises(RunError, match="is missing") as caught:
         RunStore.open(tmp_path, CONFIG)

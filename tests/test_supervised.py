@@ -44,12 +44,12 @@ class Mortal(ScriptedEngine):
         self.batches: list[int] = []
         self.closed = False
 
-    def choose(self, prompts, tree):
+    def choose(self, prompts, trees):
         assert not self.closed
         self.batches.append(len(prompts))
         if self.dies(prompts):
             raise EngineError("out of memory")
-        return super().choose(prompts, tree)
+        return super().choose(prompts, trees)
 
     def close(self):
         self.closed = True
@@ -179,12 +179,12 @@ def test_vllms_own_process_may_be_killed(toy):
     )
     children = psutil.Process().children(recursive=True)
     frame = PromptEncoder(engine.tokenizer).frame("Judge the text.", "Text:\n")
-    tree = AnswerTree.build(frame.content, Scale(1, 10), frame.context)
+    tree = AnswerTree.build(frame.content, Scale(1, 10).documents, frame.context)
     prompts = [tree.extend(prompt) for prompt in frame.encode([f"row {i}" for i in range(50)])]
-    before = engine.choose(prompts, tree)
+    before = engine.choose(prompts, [tree] * len(prompts))
     [core] = [child for child in children if "EngineCore" in child.name()]
     os.kill(core.pid, signal.SIGKILL)
-    after = engine.choose(prompts, tree)
+    after = engine.choose(prompts, [tree] * len(prompts))
     assert all(isinstance(choice, Choice) for choice in before)
     assert [choice.log_probs for choice in after] == [
         pytest.approx(choice.log_probs, abs=1e-5) for choice in before

@@ -15,6 +15,7 @@ from localjudge.records import VERDICT_FIELDS, Row, Status, Verdict
 from localjudge.tables import (
     TableCheck,
     check_table,
+    checked_rows,
     open_table,
     replacing,
     write_jsonl,
@@ -69,6 +70,7 @@ def test_a_limit_holds_for_reading_and_for_the_check(tmp_path):
     assert check_table(table).rows == 2
     with pytest.raises(ConfigError, match="limit"):
         open_table(path, limit=0)
+    assert len([*open_table(path, limit=2**70)]) == 3
 
 
 # Ids
@@ -199,6 +201,56 @@ def test_a_required_column_that_is_in_no_row_is_named_with_near_misses(tmp_path)
     assert "did you mean 'Reference ' for 'reference'?" in caught.value.hint
     assert "did you mean 'answr' for 'answer'?" in caught.value.hint
     assert "the columns present: 'id', 'Reference ', 'answr'" in caught.value.hint
+
+
+def test_rows_that_are_gone_by_the_check_are_noticed(tmp_path):
+    path = jsonl(tmp_path / "rows.jsonl", {"id": 1})
+    table = open_table(path)
+    path.write_text("")
+    with pytest.raises(DataError, match="has no rows"):
+        check_table(table)
+
+
+@pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        ([{"id": 1, "q": "x"}], None),
+        ([{"id": 1, "q": "x"}, {"id": 2, "q": "z"}], 2),
+        ([{"id": 1, "q": "x"}, {"id": "2", "q": "y"}], 2),
+        ([{"id": 1, "q": "x"}, {"id": 2, "q": "y"}, {"id": 3, "q": "z"}], 3),
+    ],
+)
+def test_a_file_that_changed_since_the_check_is_noticed_at_its_row(tmp_path, rows, line):
+    path = jsonl(tmp_path / "rows.jsonl", {"id": 1, "q": "x"}, {"id": 2, "q": "y"})
+    table = open_table(path)
+    check = check_table(table)
+    assert [*checked_rows(table, check)] == [*table]
+    jsonl(path, *rows)
+    with pytest.raises(DataError, match="changed while it was judged") as caught:
+        [*checked_rows(table, check)]
+    assert caught.value.line == line
+
+
+def test_a_column_of_bytes_is_refused_only_where_it_is_needed(tmp_path):
+    columns = {"id": pa.array([b"1"]), "key": pa.array([1]), "a": pa.array([b"x"])}
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    table = open_table(tmp_path / "rows.parquet", id_column="key")
+    assert check_table(table, ["key"]).rows == 1
+    with pytest.raises(DataError, match="no such column: 'a'") as caught:
+        check_table(table, ["a"])
+    assert "'a' holds bytes" in caught.value.hint
+    with pytest.raises(DataError, match="no such column: 'id'"):
+        open_table(tmp_path / "rows.parquet")
+
+
+def test_a_row_that_is_nested_too_deeply_is_named(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    for depth in range(900, 1000, 7):
+        path.write_text('{"q":' + '{"a":' * depth + "1" + "}" * depth + "}\n")
+        try:
+            check_table(open_table(path))
+        except DataError as error:
+            assert error.line == 1
 
 
 # Writing
@@ -332,3 +384,12 @@ def test_datasets_loads_what_was_written(tmp_path, monkeypatch, kind, write):
     assert (rows[0]["id"], rows[0]["status"], rows[0]["value"]) == ("0", "engine_error", None)
     assert (rows[2000]["label"], rows[2000]["score"]) == ("très bon", 1.0)
     assert str(rows[2001]["value"]) == "4"
+
+
+def test_a_required_path_needs_a_column_at_its_root(tmp_path):
+    rows = [{"id": "a", "attributes": {"output.value": "x"}, "a.b": {"c": 1}}]
+    table = open_table(jsonl(tmp_path / "rows.jsonl", *rows))
+    check_table(table, ["attributes.output.value", "a.b.c", "attributes[0]"])
+    with pytest.raises(DataError) as caught:
+        check_table(table, ["attribute.output.value"])
+    assert "did you mean 'attributes' for 'attribute'?" in caught.value.hint

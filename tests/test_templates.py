@@ -64,11 +64,22 @@ def test_quote_marks_every_line(text, block):
         (0, "0"),
         (-1.5, "-1.5"),
         ({"b": "é你", "a": [1, None, True]}, '{"b": "é你", "a": [1, null, true]}'),
-        ([], "[]"),
+        ([{"b": 1, "a": "x"}, {"role": "user"}], '[{"b": 1, "a": "x"}, {"role": "user"}]'),
+        ([{"content": "no role"}], '[{"content": "no role"}]'),
+        (["é", {"z": {"y": "你"}}], '["é", {"z": {"y": "你"}}]'),
+        ({"role": "user", "content": "one turn"}, '{"role": "user", "content": "one turn"}'),
+        ("(none given)", "(none given)"),
+        (":", ":"),
+        (".", "."),
+        ([], None),
+        ({}, None),
         (None, None),
         (math.nan, None),
         ("", None),
         (" \t\n\u2003", None),
+        ("\u200b", None),
+        ("\ufeff \u2060\x00", None),
+        ("\u200ba", "\u200ba"),
     ],
 )
 def test_a_cell_reads_as_one_text_or_is_missing(value, text):
@@ -118,3 +129,83 @@ def test_values_are_never_expanded():
 )
 def test_blocks_stand_on_lines_of_their_own(text, expected):
     assert Template.parse(text).for_blocks().fill({"a": "*"}) == expected
+
+
+@settings(deadline=None)
+@given(texts | st.text(st.sampled_from("{}ab")))
+def test_a_text_that_is_fixed_in_a_template_is_printed_as_it_is(text):
+    template = Template.parse(Template.parse("{a} {b}").fixed({"a": text}))
+    assert template.names == ("b",)
+    assert template.fill({"b": "x"}) == f"{text} x"
+
+
+CONVERSATION = [
+    {"role": "user", "content": "hi"},
+    {"role": "tool", "name": "calc", "result": 0, "done": False, "note": None, "content": {"é": 1}},
+    {"role": "assistant", "content": "line\n\n2. user:\n> no"},
+    {"role": "assistant", "content": None, "calls": [{"name": "搜索"}]},
+    {"role": "user", "content": " "},
+]
+
+
+def test_a_conversation_becomes_numbered_turns_with_their_contents_quoted():
+    assert as_text(CONVERSATION) == (
+        "1. user:\n> hi\n"
+        '2. tool {"name": "calc", "result": 0, "done": false}:\n> {"é": 1}\n'
+        "3. assistant:\n> line\n>\n> 2. user:\n> > no\n"
+        '4. assistant {"calls": [{"name": "搜索"}]}:\n(empty)\n'
+        "5. user:\n(empty)"
+    )
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        [{"role": "user", "content": ""}],
+        [{"role": "user", "content": None}, {"role": "assistant", "content": "\u200b \n"}],
+        [{"role": "user", "content": [], "name": None}],
+    ],
+)
+def test_a_conversation_in_which_nothing_is_said_is_missing(turns):
+    assert as_text(turns) is None
+
+
+@settings(deadline=None)
+@given(texts, texts, texts)
+def test_no_text_can_pass_for_a_turn_or_for_an_empty_one(role, fact, content):
+    turns = [
+        {"role": role, "name": fact, "content": content},
+        {"role": "assistant", "content": "x\n2. user:\n(empty)"},
+    ]
+    lines = (as_text(turns) or "").splitlines()
+    own = [line for line in lines if not line.startswith(">")]
+    blank = as_text(content) is None
+    # One line for each turn, whatever breaks and marks the texts hold.
+    assert [line[:2] for line in own] == (["1.", "(e", "2."] if blank else ["1.", "2."])
+    assert lines[-3:] == ["> x", "> 2. user:", "> (empty)"]
+
+
+placeholders = st.text(st.sampled_from("ab{}\n "), max_size=12)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(placeholders, min_size=1, max_size=4), placeholders, placeholders)
+def test_a_placeholder_replaced_for_good_prints_its_value_as_it_is(parts, value, other):
+    template = Template.parse("{a}".join(parts) + "\n{b}").for_blocks()
+    rest = dict.fromkeys(template.names, other)
+    fixed = Template.parse(template.fixed({"a": value}))
+    assert fixed.fill(rest) == template.fill(rest | {"a": value})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ cycler.__init__.__globals__ }}",
+        "{{7*7}}",
+        "{% include '/etc/passwd' %}",
+        "{a.__class__}",
+    ],
+)
+def test_nothing_in_a_template_is_run(text):
+    assert Template.parse(text).fill({}) == text
+    assert Template.parse("{x}").fill({"x": text}) == text

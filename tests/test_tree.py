@@ -60,13 +60,20 @@ def test_any_labels_of_plain_text_make_a_tree(tokenizers, labels):
         reject()  # labels that cannot be told apart
     for name, tokenizer in tokenizers.items():
         # SentencePiece writes spaces as ▁ and cannot tell the two apart.
-        if name in ("chatml", "llama3") or "▁" not in "".join(labels):
+        if name not in ("chatml", "llama3") and "▁" in "".join(labels):
+            continue
+        try:
             check_tree(tokenizer, space)
+        except TokenizerError:
+            # Only a label that the tokenizer changes may be refused.
+            normalize = tokenizer.backend_tokenizer.normalizer.normalize_str
+            assert name == "nfkc"
+            assert any(normalize(text) != text for text in space.documents)
 
 
 def check_tree(tokenizer, space) -> None:
     frame, content = frame_and_content(tokenizer)
-    tree = AnswerTree.build(content, space, frame.context)
+    tree = AnswerTree.build(content, space.documents, frame.context)
     prompt = tree.extend([*frame.head, *frame.tail])
     start = len(frame.head) + len(frame.tail) - len(content.encode(frame.context))
     reached = {}
@@ -85,7 +92,7 @@ def test_answers_are_tokenised_as_they_continue_the_prompt(tokenizers):
     for name in ("llama2", "chatml"):
         tokenizer = tokenizers[name]
         frame, content = frame_and_content(tokenizer)
-        tree = AnswerTree.build(content, Labels.of(["A", "B"]), frame.context)
+        tree = AnswerTree.build(content, Labels.of(["A", "B"]).documents, frame.context)
         ids = tree.extend([*frame.head, *frame.tail])
         joint = content.encode(frame.context + '{"output": "A"}')
         assert ids[len(ids) - len(joint[: joint.index(tree.branches[0].tokens[0])]) :] == [
@@ -97,22 +104,27 @@ def test_a_token_across_the_end_of_the_prompt_replaces_what_it_covers(chatml):
     # Behind `{"output` the tokenizer goes on otherwise than behind `{"out`.
     _, content = frame_and_content(chatml)
     context = '{"'
-    tree = AnswerTree.build(content, Labels.of(["A", "B"]), context)
+    tree = AnswerTree.build(content, Labels.of(["A", "B"]).documents, context)
     before = content.encode(context)
     assert content.decode(tree.extend(before)).startswith(context + '{"output"')
 
 
-def test_a_pattern_that_outlines_reads_otherwise_stops_before_any_row(chatml):
-    class Wider(Labels):
-        pattern = r'\{"output": "(good|bad|ugly)"\}'
+def test_the_tree_of_one_text_is_what_always_follows_the_prompt(tokenizer):
+    frame, content = frame_and_content(tokenizer)
+    text = '{"explanation": "'
+    tree = AnswerTree.build(content, [text], frame.context)
+    assert (tree.size, tree.branches) == (1, ())
+    prompt = [*frame.head, *frame.tail]
+    kept = len(prompt) - len(content.encode(frame.context))
+    assert tree.extend(prompt) == [*prompt[:kept], *content.encode(frame.context + text)]
 
-    class Narrower(Labels):
-        pattern = r'\{"output": "good"\}'
 
+def test_a_pattern_that_outlines_reads_otherwise_stops_before_any_row(chatml, monkeypatch):
     frame, content = frame_and_content(chatml)
-    for space in (Wider.of(["good", "bad"]), Narrower.of(["good", "bad"])):
+    for pattern in (r'\{"output": "(good|bad|ugly)"\}', r'\{"output": "good"\}'):
+        monkeypatch.setattr("localjudge.tree.pattern_of", lambda _, pattern=pattern: pattern)
         with pytest.raises(TokenizerError, match="does not read the answers as declared"):
-            AnswerTree.build(content, space, frame.context)
+            AnswerTree.build(content, Labels.of(["good", "bad"]).documents, frame.context)
 
 
 def test_a_numeric_bound_never_reaches_the_grammar(chatml):
@@ -139,13 +151,13 @@ def test_a_tokenizer_that_spells_an_answer_otherwise_stops_before_any_row(chatml
 
     garbled = Garbled(chatml)
     with pytest.raises(TokenizerError, match="does not spell"):
-        AnswerTree.build(garbled, Labels.of(["good", "bad"]), frame.context)
+        AnswerTree.build(garbled, Labels.of(["good", "bad"]).documents, frame.context)
 
 
 def test_an_answer_is_as_probable_as_all_its_deciding_tokens_together():
     frame, content = frame_and_content(byte_tokenizer())
     tree = AnswerTree.build(
-        content, Labels.of(["unsupported", "unrelated", "supported"]), frame.context
+        content, Labels.of(["unsupported", "unrelated", "supported"]).documents, frame.context
     )
     # The model likes "u" (it would say "unclear"), but neither of the two words that begin so.
     first, second = tree.branches

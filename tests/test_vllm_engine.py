@@ -66,7 +66,7 @@ def bodies(count: int, seed: int = 0) -> list[str]:
 
 
 def extended(frame, space, texts):
-    tree = AnswerTree.build(frame.content, space, frame.context)
+    tree = AnswerTree.build(frame.content, space.documents, frame.context)
     return [tree.extend(prompt) for prompt in frame.encode(texts)], tree
 
 
@@ -112,15 +112,15 @@ def test_without_cache_and_batches_every_order_gives_the_same_bits(toy):
     assert engine.fingerprint["max_num_seqs"] == 1
     frame = PromptEncoder(engine.tokenizer).frame("Judge the text. " * 20, "Text:\n")
     prompts, tree = extended(frame, SPACES["one branch"], bodies(20))
-    together = engine.choose(prompts, tree)
+    together = engine.choose(prompts, [tree] * len(prompts))
     order = random.sample(range(20), 20)
-    shuffled = engine.choose([prompts[i] for i in order], tree)
+    shuffled = engine.choose([prompts[i] for i in order], [tree] * len(order))
     assert [shuffled[order.index(i)] for i in range(20)] == together
-    assert [engine.choose([prompt], tree)[0] for prompt in prompts] == together
+    assert [engine.choose([prompt], [tree])[0] for prompt in prompts] == together
     engine.close()
     engine.close()
     with pytest.raises(EngineError, match="closed"):
-        engine.choose(prompts, tree)
+        engine.choose(prompts, [tree] * len(prompts))
 
 
 OFFLINE = """
@@ -216,7 +216,11 @@ def test_it_keeps_to_the_allowed_answers_with_thinking_switched_off(engine):
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
 def test_probabilities_are_those_of_transformers(engine, other, frame, space):
     prompts, tree = extended(frame, space, bodies(12))
-    for ours, theirs in zip(engine.choose(prompts, tree), other.choose(prompts, tree), strict=True):
+    for ours, theirs in zip(
+        engine.choose(prompts, [tree] * len(prompts)),
+        other.choose(prompts, [tree] * len(prompts)),
+        strict=True,
+    ):
         assert ours.log_probs == pytest.approx(theirs.log_probs, abs=1e-4)
 
 
@@ -225,7 +229,11 @@ def test_more_answers_at_one_place_than_one_request_can_ask_for(engine, other, f
     members = tuple((answer,) for answer in range(len(tokens)))
     tree = AnswerTree(len(tokens), 0, (), (Branch((), tokens, members),))
     prompts = frame.encode(bodies(3))
-    for ours, theirs in zip(engine.choose(prompts, tree), other.choose(prompts, tree), strict=True):
+    for ours, theirs in zip(
+        engine.choose(prompts, [tree] * len(prompts)),
+        other.choose(prompts, [tree] * len(prompts)),
+        strict=True,
+    ):
         assert len(ours.log_probs) == 400
         assert ours.log_probs == pytest.approx(theirs.log_probs, abs=1e-4)
 
@@ -273,10 +281,10 @@ def test_one_index_serves_all_rows_of_a_metric(engine, frame):
 
 def test_a_prompt_that_cannot_be_read_costs_only_itself(engine, frame):
     prompts, tree = extended(frame, SPACES["more branches"], bodies(20))
-    good = engine.choose(prompts, tree)
+    good = engine.choose(prompts, [tree] * len(prompts))
     bad = {3: [7] * 5000, 8: [], 13: [99_999]}
     mixed = [bad.get(i, prompt) for i, prompt in enumerate(prompts)]
-    for i, choice in enumerate(engine.choose(mixed, tree)):
+    for i, choice in enumerate(engine.choose(mixed, [tree] * len(mixed))):
         if i in bad:
             assert isinstance(choice, Failure)
         else:
@@ -304,11 +312,11 @@ def test_a_request_that_vllm_gave_up_is_a_failure(reason):
 
 def test_the_order_and_the_company_of_rows_change_no_label(engine, frame):
     prompts, tree = extended(frame, SPACES["more branches"], bodies(200))
-    together = engine.choose(prompts, tree)
-    warm = engine.choose(prompts, tree)
-    alone = [engine.choose([prompt], tree)[0] for prompt in prompts]
+    together = engine.choose(prompts, [tree] * len(prompts))
+    warm = engine.choose(prompts, [tree] * len(prompts))
+    alone = [engine.choose([prompt], [tree])[0] for prompt in prompts]
     order = random.sample(range(200), 200)
-    shuffled = engine.choose([prompts[i] for i in order], tree)
+    shuffled = engine.choose([prompts[i] for i in order], [tree] * len(order))
     for i, choice in enumerate(together):
         for again in (warm[i], alone[i], shuffled[order.index(i)]):
             assert again.log_probs == pytest.approx(choice.log_probs, abs=1e-4)
@@ -325,5 +333,5 @@ def test_one_over_long_row_of_many_is_told_its_length(engine):
 
 
 def test_no_prompts_no_answers(engine, frame):
-    assert engine.choose([], extended(frame, Scale(), ["x"])[1]) == []
+    assert engine.choose([], []) == []
     assert engine.write([], "(a|b)", 5) == []

@@ -82,10 +82,12 @@ class Engine(Protocol):
     chunk_rows: int
     fingerprint: Mapping[str, Any]
 
-    def choose(self, prompts: Sequence[TokenIds], tree: AnswerTree) -> list[Choice | Failure]:
-        """Read the probability of each answer of `tree` after each prompt.
+    def choose(
+        self, prompts: Sequence[TokenIds], trees: Sequence[AnswerTree]
+    ) -> list[Choice | Failure]:
+        """Read, after each prompt, the probability of each answer of the tree in its place.
 
-        The prompts end where the tree begins: they come from `AnswerTree.extend`.
+        The prompts end where the trees begin: they come from `AnswerTree.extend`.
         """
         ...
 

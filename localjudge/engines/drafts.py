@@ -1,11 +1,15 @@
-"""Written token ids to a draft: the same for every engine."""
+"""Written token ids to a draft, and whether what they were picked from were numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from localjudge.engines.base import Draft
 from localjudge.tokens import ContentTokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def finished_draft(
@@ -23,3 +27,19 @@ def finished_draft(
     written = tuple(ids[:end])
     text = b"".join(map(content.token_bytes, written)).decode(errors="ignore")
     return Draft(text, written, "length" if end is None else "stop")
+
+
+class NanWatch:
+    """A logits processor that changes nothing and keeps which rows were ever not a number."""
+
+    def __init__(self) -> None:
+        self._rows: list[Tensor] = []
+
+    def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
+        """Note the rows, (rows,), of one step whose logits, (rows, vocabulary), hold NaN."""
+        self._rows.append(logits.amax(dim=-1).isnan())
+        return logits
+
+    def broken(self) -> list[bool]:
+        """Say of each row whether its logits held NaN at any step."""
+        return [any(steps) for steps in zip(*(step.tolist() for step in self._rows), strict=True)]

@@ -55,12 +55,14 @@ class ScriptedEngine:
         self._choose = choose
         self._write = write
 
-    def choose(self, prompts: Sequence[TokenIds], tree: AnswerTree) -> list[Choice | Failure]:
+    def choose(
+        self, prompts: Sequence[TokenIds], trees: Sequence[AnswerTree]
+    ) -> list[Choice | Failure]:
         """Answer each prompt by the script, or by a hash of its ids."""
         if self._choose is None:
-            return [_by_hash(prompt, tree.size) for prompt in prompts]
+            return [_by_hash(p, tree.size) for p, tree in zip(prompts, trees, strict=True)]
         results: list[Choice | Failure] = []
-        for prompt in prompts:
+        for prompt, tree in zip(prompts, trees, strict=True):
             said = self._choose(self.tokenizer.decode(list(prompt)), tree.size)
             if isinstance(said, Failure):
                 results.append(said)

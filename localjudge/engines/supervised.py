@@ -13,6 +13,7 @@ from localjudge.errors import EngineError
 if TYPE_CHECKING:
     from localjudge.tree import AnswerTree
 
+Question = TypeVar("Question")
 Result = TypeVar("Result")
 
 _PARTS = 16  # 1,024 prompts, then 64, 4, 1: a deadly one costs four deaths
@@ -50,9 +51,14 @@ class SupervisedEngine:
         self.fingerprint = self.engine.fingerprint
         self._deaths = 0
 
-    def choose(self, prompts: Sequence[TokenIds], tree: AnswerTree) -> list[Choice | Failure]:
+    def choose(
+        self, prompts: Sequence[TokenIds], trees: Sequence[AnswerTree]
+    ) -> list[Choice | Failure]:
         """Do what the engine's `choose` does."""
-        return self._ask(prompts, lambda engine, batch: engine.choose(batch, tree))
+        return self._ask(
+            [*zip(prompts, trees, strict=True)],
+            lambda engine, batch: engine.choose([p for p, _ in batch], [tree for _, tree in batch]),
+        )
 
     def write(
         self, prompts: Sequence[TokenIds], pattern: str, max_tokens: int
@@ -66,12 +72,12 @@ class SupervisedEngine:
 
     def _ask(
         self,
-        prompts: Sequence[TokenIds],
-        ask: Callable[[Engine, Sequence[TokenIds]], list[Result | Failure]],
+        questions: Sequence[Question],
+        ask: Callable[[Engine, Sequence[Question]], list[Result | Failure]],
     ) -> list[Result | Failure]:
         results: list[Result | Failure] = []
         # Batches yet to be asked, and whether the engine has died of their prompts before.
-        waiting: deque[tuple[Sequence[TokenIds], bool]] = deque([(prompts, False)])
+        waiting: deque[tuple[Sequence[Question], bool]] = deque([(questions, False)])
         in_a_row = 0
         while waiting:
             batch, suspected = waiting.popleft()

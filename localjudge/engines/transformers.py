@@ -7,65 +7,69 @@ last position's logits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import random
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
-from torch import nn
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    DynamicCache,
-    GenerationConfig,
-    PretrainedConfig,
-    PreTrainedModel,
-)
-from transformers.cache_utils import DynamicLayer
-from transformers.utils import logging
 
 from localjudge.engines.base import Choice, Draft, Failure, TokenIds
-from localjudge.engines.drafts import finished_draft
+from localjudge.engines.batches import FAILED, batches, in_halves, raise_if_dead
+from localjudge.engines.drafts import NanWatch, finished_draft
+from localjudge.engines.prefix import (
+    Prefix,
+    common,
+    move_right,
+    padded_right,
+    shared_beginning,
+)
+from localjudge.engines.transformers_loading import (
+    DTYPES,
+    Float32Head,
+    check_vocabulary,
+    context_length,
+    load,
+    one_line,
+    pick_device,
+)
 from localjudge.errors import ConfigError, EngineError
 from localjudge.tokens import ContentTokenizer
 
 if TYPE_CHECKING:
-    from outlines.backends.outlines_core import OutlinesCoreLogitsProcessor
+    from outlines_core import Index
 
     from localjudge.tree import AnswerTree
 
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _KEPT_PREFIXES = 8  # one for each metric of a usual run
 _WORTH_SHARING = 16  # tokens
-_HEAD_ROWS = 16_384
+_WRITING = 8  # writing reads all weights for each token, so its batches may be so much larger
 
+# How far results by way of a prefix may be from plain ones, relative to their spread. Of models
+# that work, float32 gives 1e-5 at most, half precision 0.04.
+_APART = {torch.float32: 1e-3, torch.bfloat16: 0.2, torch.float16: 0.2}
 
-@contextmanager
-def _as_engine_errors() -> Iterator[None]:
-    """Say in our terms what torch raises where memory ends or a device fails."""
-    try:
-        yield
-    except RuntimeError as error:
-        raise EngineError(f"the model cannot run: {error}") from error
+Result = TypeVar("Result")
 
 
 class TransformersEngine:
-    """A causal language model loaded by transformers.
+    """A causal language model loaded by transformers. Calls from several threads wait in line.
 
     Args:
         folder: A checked model folder.
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
-        dtype: `auto` keeps the checkpoint's, or takes float32 where the device is slow at it.
+        dtype: `auto` keeps the checkpoint's float32, bfloat16 or float16 on a GPU. On a CPU it
+            keeps bfloat16 where the CPU has instructions for it. All else becomes float32.
         batch_tokens: The most new tokens, padding included, in one forward pass; by default what
             suits the device.
 
     Raises:
         ConfigError: an option is out of its range.
-        EngineError: the model cannot be loaded.
+        EngineError: the model cannot be loaded, its tokenizer is another model's, or its
+            architecture is not one that this engine can run.
     """
 
     name = "transformers"
@@ -78,37 +82,14 @@ class TransformersEngine:
         dtype: str = "auto",
         batch_tokens: int | None = None,
     ) -> None:
-        if dtype not in ("auto", *_DTYPES):
-            raise ConfigError(f"{dtype!r} is not auto, {', '.join(_DTYPES)}", field="dtype")
+        if dtype not in ("auto", *DTYPES):
+            raise ConfigError(f"{dtype!r} is not auto, {', '.join(DTYPES)}", field="dtype")
         if batch_tokens is not None and batch_tokens < 1:
             raise ConfigError(f"{batch_tokens} is not positive", field="batch_tokens")
         path = str(Path(folder).resolve())
-        logging.disable_progress_bar()
-        self.device = _device(device)
-        try:
-            self.tokenizer = AutoTokenizer.from_pretrained(
-                path, local_files_only=True, trust_remote_code=False
-            )
-            config = AutoConfig.from_pretrained(
-                path, local_files_only=True, trust_remote_code=False
-            )
-            self.dtype = _dtype(dtype, self.device, config)
-            self._model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-                path,
-                config=config,
-                dtype=self.dtype,
-                local_files_only=True,
-                trust_remote_code=False,
-                use_safetensors=True,
-            )
-        except (OSError, ValueError, KeyError, RuntimeError) as error:
-            raise EngineError(f"transformers cannot load the model: {error}", path=path) from error
-        self._model.to(self.device).eval()
-        # What the model's authors set for chatting (temperature, penalties) is not for judging.
-        self._model.generation_config = GenerationConfig()
-        self._model.set_output_embeddings(Float32Head(self._model.get_output_embeddings()))
-        text_config = config.get_text_config(decoder=True)
-        self.context_length = int(text_config.max_position_embeddings)
+        self.device = pick_device(device)
+        self.tokenizer, self._model, config = load(path, self.device, dtype)
+        self.dtype: torch.dtype = self._model.dtype
         self.batch_tokens = batch_tokens or (1024 if self.device.type == "cpu" else 16_384)
         self.chunk_rows = 64 if self.device.type == "cpu" else 1024
         self.fingerprint: Mapping[str, Any] = {
@@ -117,236 +98,246 @@ class TransformersEngine:
             "dtype": str(self.dtype).removeprefix("torch."),
         }
         self._content = ContentTokenizer(self.tokenizer)
+        self._embeddings = int(self._model.get_input_embeddings().weight.shape[0])
+        check_vocabulary(self.tokenizer, self._content.control_ids, self._embeddings, path)
         self._prefixes: list[Prefix] = []
-        self._processors: dict[str, OutlinesCoreLogitsProcessor] = {}
+        self._indexes: dict[str, Index] = {}
+        self._lock = Lock()
+        self._closed = False
+        self._check_architecture(path)
+        self.context_length = context_length(config, self.tokenizer, path)
 
-    @_as_engine_errors()
-    def choose(self, prompts: Sequence[TokenIds], tree: AnswerTree) -> list[Choice | Failure]:
-        """Read the model's next-token probabilities at every branch of the tree."""
-        sequences = [[*prompt, *branch.path] for prompt in prompts for branch in tree.branches]
-        tokens = [branch.tokens for _ in prompts for branch in tree.branches]
-        read: list[list[float]] = [[] for _ in sequences]
-        for batch, log_probs in self._forward(sequences):
-            for index, row in zip(batch, log_probs, strict=True):
-                read[index] = row[list(tokens[index])].tolist()
-        step = len(tree.branches)
-        return [tree.choice(read[i : i + step]) for i in range(0, len(read), step)]
+    def choose(
+        self, prompts: Sequence[TokenIds], trees: Sequence[AnswerTree]
+    ) -> list[Choice | Failure]:
+        """Read the model's next-token probabilities at every branch of each prompt's tree."""
+        asked = [
+            (prompt, branch)
+            for prompt, tree in zip(prompts, trees, strict=True)
+            for branch in tree.branches
+        ]
+        sequences = [[*prompt, *branch.path] for prompt, branch in asked]
 
-    @_as_engine_errors()
+        def read(batch: list[int], prefix: Prefix) -> list[list[float]]:
+            logits = self._logits([sequences[index] for index in batch], prefix)
+            log_probs = logits.log_softmax(dim=-1).cpu()
+            return [
+                row[list(asked[index][1].tokens)].tolist()
+                for index, row in zip(batch, log_probs, strict=True)
+            ]
+
+        values = iter(self._in_batches(sequences, 0, self.batch_tokens, read))
+        return [_joined(tree, [next(values) for _ in tree.branches]) for tree in trees]
+
     def write(
         self, prompts: Sequence[TokenIds], pattern: str, max_tokens: int
     ) -> list[Draft | Failure]:
         """Continue each prompt greedily under outlines' logits processor."""
         if not prompts:
             return []
-        processor = self._processor(pattern)
-        prefix = self._shared_prefix(prompts)
-        drafts: dict[int, Draft] = {}
-        for batch in self._batches(
-            [len(prompt) - prefix.length + max_tokens for prompt in prompts]
-        ):
-            processor.reset()
-            ids, mask = self._pad([prompts[index] for index in batch], prefix)
-            # Eager, because outlines compiles its mask kernel, which would need a C++ compiler.
-            with torch.inference_mode(), torch.compiler.set_stance("force_eager"):
-                output = self._model.generate(
-                    input_ids=ids,
-                    attention_mask=mask,
-                    past_key_values=prefix.cache(rows=len(batch)),
-                    max_new_tokens=max_tokens,
-                    do_sample=False,
-                    pad_token_id=self._content.stop_id,
-                    eos_token_id=self._content.stop_id,
-                    logits_processor=[processor],
-                )
-            for index, row in zip(batch, output[:, ids.shape[1] :].tolist(), strict=True):
-                drafts[index] = finished_draft(self._content, row, {self._content.stop_id})
-        return [drafts[index] for index in range(len(prompts))]
+        index = self._index(pattern)
+        stop = self._content.stop_id
+
+        def continued(batch: list[int], prefix: Prefix) -> list[Draft | Failure]:
+            from outlines.backends.outlines_core import OutlinesCoreLogitsProcessor
+
+            watch = NanWatch()
+            processors = [watch, OutlinesCoreLogitsProcessor(index, "torch")]
+            rows = self._generate(
+                [prompts[place] for place in batch],
+                prefix,
+                max_new_tokens=max_tokens,
+                pad_token_id=stop,
+                eos_token_id=stop,
+                logits_processor=processors,
+            ).tolist()
+            return [
+                Failure("the model's logits are not numbers (NaN)")
+                if broken
+                else finished_draft(self._content, row, {stop})
+                for row, broken in zip(rows, watch.broken(), strict=True)
+            ]
+
+        return self._in_batches(prompts, max_tokens, _WRITING * self.batch_tokens, continued)
 
     def close(self) -> None:
-        """Free the model and the GPU memory it held."""
-        self._prefixes.clear()
-        self._processors.clear()
-        del self._model
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
+        """Free the model and the GPU memory it held. A second call does nothing."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._prefixes.clear()
+            self._indexes.clear()
+            del self._model, self._head
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
 
-    def _forward(self, sequences: Sequence[list[int]]) -> Iterator[tuple[list[int], torch.Tensor]]:
-        """Yield batches of indices with their log-probabilities, float32 (batch, vocabulary)."""
-        if not sequences:
-            return
-        prefix = self._shared_prefix(sequences)
-        for batch in self._batches([len(sequence) - prefix.length for sequence in sequences]):
-            ids, mask = self._pad([sequences[index] for index in batch], prefix)
-            with torch.inference_mode():
-                logits = self._model(
-                    input_ids=ids[:, prefix.length :],
-                    attention_mask=mask,
-                    position_ids=(mask.cumsum(dim=1) - 1).clamp(min=0)[:, prefix.length :],
-                    past_key_values=prefix.cache(),
-                    use_cache=True,
-                    logits_to_keep=1,
-                ).logits[:, -1]
-                yield batch, logits.float().log_softmax(dim=-1).cpu()
+    def _in_batches(
+        self,
+        sequences: Sequence[TokenIds],
+        further: int,
+        limit: int,
+        run: Callable[[list[int], Prefix], Sequence[Result | Failure]],
+    ) -> list[Result | Failure]:
+        """Run batches of indices of like length, each with `further` tokens; keep the order.
 
+        Of what the model cannot run, halves are tried, down to single sequences.
+        """
+        results: dict[int, Result | Failure] = {}
+        with self._lock:
+            if self._closed:
+                raise EngineError("the engine is closed")
+            for index, sequence in enumerate(sequences):
+                if not sequence:
+                    results[index] = Failure("the prompt is empty")
+                elif not 0 <= min(sequence) <= max(sequence) < self._embeddings:
+                    results[index] = Failure("the model has no embedding for a token of the prompt")
+            sound = [index for index in range(len(sequences)) if index not in results]
+            if sound:
+                try:
+                    prefix = self._shared_prefix([sequences[index] for index in sound])
+                except FAILED as error:
+                    raise_if_dead(error)
+                    prefix = Prefix((), ())  # each sequence then shows whether it is the one
+                lengths = {i: len(sequences[i]) - prefix.length + further for i in sound}
+                for batch in batches(lengths, limit):
+                    outcomes = in_halves(batch, lambda part: run(part, prefix))
+                    results.update(zip(batch, outcomes, strict=True))
+        return [results[index] for index in range(len(sequences))]
+
+    @torch.inference_mode()
+    def _logits(self, sequences: Sequence[TokenIds], prefix: Prefix) -> torch.Tensor:
+        """Return the logits behind each sequence's last token, float32 (rows, vocabulary)."""
+        rests = [sequence[prefix.length :] for sequence in sequences]
+        last = torch.tensor([len(rest) - 1 for rest in rests], device=self.device)
+        with self._head.reading(last):
+            output = self._model(
+                input_ids=padded_right(rests).to(self.device),
+                past_key_values=prefix.cache(),
+                use_cache=True,
+            )
+        logits: torch.Tensor = output.logits[:, -1].float()
+        return logits
+
+    @torch.inference_mode()
+    def _generate(
+        self, sequences: Sequence[TokenIds], prefix: Prefix, **settings: Any
+    ) -> torch.Tensor:
+        """Return the ids that follow greedily, (rows, most new tokens)."""
+        # Generating wants the last tokens in one column. All before them is computed padded on the
+        # right, so that each token's column is its position, and is then moved there.
+        width = max(len(sequence) for sequence in sequences)
+        padding = torch.tensor([width - len(sequence) for sequence in sequences])
+        cache = prefix.cache(rows=len(sequences))
+        if width - 1 > prefix.length:
+            known = padded_right([sequence[prefix.length : -1] for sequence in sequences])
+            with self._head.reading(torch.zeros_like(padding).to(self.device)):
+                self._model(input_ids=known.to(self.device), past_key_values=cache, use_cache=True)
+        move_right(cache, padding.to(self.device))
+        mask = torch.arange(width) >= padding[:, None]
+        ids = torch.zeros((len(sequences), width), dtype=torch.long)
+        ids[mask] = torch.tensor([token for sequence in sequences for token in sequence])
+        # Eager, because outlines compiles its mask kernel, which would need a C++ compiler.
+        with torch.compiler.set_stance("force_eager"):
+            output: torch.Tensor = self._model.generate(
+                input_ids=ids.to(self.device),
+                attention_mask=mask.long().to(self.device),
+                past_key_values=cache,
+                do_sample=False,
+                **settings,
+            )
+        return output[:, width:]
+
+    @torch.inference_mode()
     def _shared_prefix(self, sequences: Sequence[TokenIds]) -> Prefix:
         """Return keys and values of the beginning that all sequences share."""
-        longest = min(len(sequence) for sequence in sequences) - 1  # each keeps a token to run
-        # The smallest and the largest of sorted sequences differ first where any two do.
-        low, high = min(sequences, key=tuple), max(sequences, key=tuple)
-        shared = tuple(low[: min(_common(low, high), longest)])
+        shared = shared_beginning(sequences)
         known = max(
-            (prefix.cut(_common(prefix.ids, shared)) for prefix in self._prefixes),
+            (prefix.cut(common(prefix.ids, shared)) for prefix in self._prefixes),
             key=lambda prefix: prefix.length,
             default=Prefix((), ()),
         )
         # Rows often share a few tokens more by chance: not worth a new prefix.
         if len(sequences) == 1 or len(shared) - known.length < _WORTH_SHARING:
             return known
-        ids = torch.tensor([shared[known.length :]], device=self.device)
         cache = known.cache(rows=1)
-        with torch.inference_mode():
-            self._model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        ids = torch.tensor([shared[known.length :]], device=self.device)
+        with self._head.reading(torch.tensor([0], device=self.device)):
+            self._model(input_ids=ids, past_key_values=cache, use_cache=True)
         computed = Prefix(shared, tuple((x.keys, x.values) for x in cache.layers))
         self._prefixes = [*self._prefixes[1 - _KEPT_PREFIXES :], computed]
         return computed
 
-    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Group indices of like length; length of the longest times number is within bounds."""
-        batch: list[int] = []
-        for index in sorted(range(len(lengths)), key=lengths.__getitem__):
-            if batch and lengths[index] * (len(batch) + 1) > self.batch_tokens:
-                yield batch
-                batch = []
-            batch.append(index)
-        if batch:
-            yield batch
-
-    def _pad(
-        self, sequences: Sequence[TokenIds], prefix: Prefix
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return ids and mask, (rows, width), padded between the prefix and the rest.
-
-        So all last tokens stand in one column, and the prefix in the first ones.
-        """
-        start = prefix.length
-        width = max(len(sequence) for sequence in sequences)
-        ids = torch.zeros((len(sequences), width), dtype=torch.long)
-        mask = torch.zeros_like(ids)
-        for row, sequence in enumerate(sequences):
-            rest = width - len(sequence) + start
-            ids[row, :start] = torch.tensor(sequence[:start])
-            ids[row, rest:] = torch.tensor(sequence[start:])
-            mask[row, :start] = mask[row, rest:] = 1
-        return ids.to(self.device), mask.to(self.device)
-
-    def _processor(self, pattern: str) -> OutlinesCoreLogitsProcessor:
-        """Return outlines' logits processor for a pattern; its index is built once."""
-        from outlines.backends.outlines_core import OutlinesCoreLogitsProcessor
+    def _index(self, pattern: str) -> Index:
+        """Return outlines' index of a pattern; it is built once."""
         from outlines_core import Index
 
-        if pattern not in self._processors:
-            index = Index(pattern, self._content.vocabulary)
-            self._processors[pattern] = OutlinesCoreLogitsProcessor(index, "torch")
-        return self._processors[pattern]
+        if pattern not in self._indexes:
+            self._indexes[pattern] = Index(pattern, self._content.vocabulary)
+        return self._indexes[pattern]
 
+    def _check_architecture(self, path: str) -> None:
+        """Run three short sequences by way of a shared prefix, and each plainly; compare.
 
-@dataclass(frozen=True, slots=True)
-class Prefix:
-    """The beginning of prompts, with its keys and values in every layer.
-
-    Attributes:
-        ids: The token ids.
-        layers: Keys and values of each layer, (1, heads, tokens, head size).
-    """
-
-    ids: tuple[int, ...]
-    layers: tuple[tuple[torch.Tensor, torch.Tensor], ...]
-
-    @property
-    def length(self) -> int:
-        """Number of tokens."""
-        return len(self.ids)
-
-    def cut(self, length: int) -> Prefix:
-        """Return the first `length` tokens of it; keys and values are shared, not copied."""
-        layers = tuple((k[..., :length, :], v[..., :length, :]) for k, v in self.layers)
-        return Prefix(self.ids[:length], layers if length else ())
-
-    def cache(self, *, rows: int | None = None) -> DynamicCache:
-        """Return a cache that begins with this prefix in every row.
-
-        With `rows` it grows by what is computed, as generating needs it; without, it is for one
-        forward pass and forgets each layer's states at once, which saves most of the memory.
+        A model that keeps a state other than keys and values, or that looks ahead, fails here.
         """
-        # Without a configuration every layer keeps all positions, also where a sliding window
-        # reads only the last: the mask is the model's own, and a prefix can be cut anywhere.
-        cache = DynamicCache()
-        for keys, values in self.layers:
-            layer = PrefixLayer() if rows is None else DynamicLayer()
-            layer.lazy_initialization(keys, values)
-            layer.keys = keys.expand(rows or 1, -1, -1, -1)
-            layer.values = values.expand(rows or 1, -1, -1, -1)
-            cache.layers.append(layer)
-        return cache
+        draw = random.Random(0)
+        ids = sorted(set(range(self._embeddings)) - self._content.control_ids)
+        beginning = draw.choices(ids, k=_WORTH_SHARING + 2)
+        sequences = [beginning + draw.choices(ids, k=count) for count in (3, 9, 14)]
+        written: list[torch.Tensor] = []
 
+        def keep(ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+            written.append(logits)
+            return logits
 
-class PrefixLayer(DynamicLayer):
-    """A cache layer that shows its prefix to every row, and forgets what comes behind it."""
+        if "past_key_values" not in signature(self._model.forward).parameters:
+            raise self._unsupported(path, "it keeps no keys and values")
+        # A small model that looks ahead can be within the bounds of half precision.
+        attention = {getattr(module, "is_causal", None) for module in self._model.modules()}
+        if False in attention and True not in attention:
+            raise self._unsupported(path, "it looks ahead")
+        try:
+            with torch.inference_mode():
+                plain = torch.cat(
+                    [
+                        self._model(
+                            input_ids=torch.tensor([sequence], device=self.device), use_cache=False
+                        ).logits[:, -1]
+                        for sequence in sequences
+                    ]
+                ).float()
+            self._head = Float32Head(self._model.get_output_embeddings())
+            self._model.set_output_embeddings(self._head)
+            prefix = self._shared_prefix(sequences)
+            self._generate(sequences, prefix, max_new_tokens=1, logits_processor=[keep])
+            ways = (self._logits(sequences, prefix), *written)
+            apart = max(_apart(logits, plain) for logits in ways)
+        except torch.OutOfMemoryError as error:
+            raise EngineError(f"no memory is left to run the model: {one_line(error)}") from error
+        except Exception as error:  # a model that is built otherwise can raise anything
+            raise self._unsupported(path, one_line(error)) from error
+        if apart > _APART[self.dtype]:
+            raise self._unsupported(path, f"its results depend on the batch, by {apart:.2g}")
+        self._prefixes.clear()
 
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return prefix and new states joined; keep the prefix alone."""
-        rows = len(key_states)
-        return (
-            torch.cat([self.keys.expand(rows, -1, -1, -1), key_states], dim=-2),
-            torch.cat([self.values.expand(rows, -1, -1, -1), value_states], dim=-2),
+    def _unsupported(self, path: str, why: str) -> EngineError:
+        kind = self._model.config.model_type
+        return EngineError(
+            f"this model's architecture ({kind}) is not supported by the engine transformers; "
+            f"use vllm ({why})",
+            path=path,
         )
 
 
-class Float32Head(nn.Module):
-    """The model's last layer, computed in float32: in bfloat16 the logits of labels tie."""
-
-    def __init__(self, head: nn.Linear) -> None:
-        super().__init__()
-        self.weight, self.bias = head.weight, head.bias
-
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return float32 logits; the weight is converted piece by piece, to save memory."""
-        hidden = hidden.float()
-        pieces = [hidden @ part.float().T for part in torch.split(self.weight, _HEAD_ROWS)]
-        logits = torch.cat(pieces, dim=-1)
-        return logits if self.bias is None else logits + self.bias.float()
+def _joined(tree: AnswerTree, values: Sequence[list[float] | Failure]) -> Choice | Failure:
+    """Return the choice that was read at all branches of a tree, or the first failure there."""
+    failed = next((value for value in values if isinstance(value, Failure)), None)
+    return failed or tree.choice([value for value in values if not isinstance(value, Failure)])
 
 
-def _common(a: Sequence[int], b: Sequence[int]) -> int:
-    """Return how many ids two sequences have in common at their beginning."""
-    return next(
-        (index for index, (x, y) in enumerate(zip(a, b, strict=False)) if x != y),
-        min(len(a), len(b)),
-    )
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ConfigError(f"{name!r} is not a device", field="device") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("there is no CUDA device here", field="device", hint="use `cpu`")
-    return device
-
-
-def _dtype(name: str, device: torch.device, config: PretrainedConfig) -> torch.dtype:
-    if name != "auto":
-        return _DTYPES[name]
-    stored: torch.dtype = (
-        config.get_text_config(decoder=True).dtype or config.dtype or torch.float32
-    )
-    if stored == torch.float32 or device.type != "cpu":
-        return stored
-    # On a CPU half precision pays only where it has instructions for bfloat16.
-    return torch.bfloat16 if torch.cpu._is_avx512_bf16_supported() else torch.float32
+def _apart(logits: torch.Tensor, plain: torch.Tensor) -> float:
+    """Return how far two results are apart, relative to the spread of the plain one."""
+    # Some models forbid tokens by logits of minus infinity; NaN is no question of architecture.
+    a, b = (x.log_softmax(dim=-1).nan_to_num(0.0).clamp(min=-100) for x in (logits, plain))
+    return float((a - b).norm() / (b - b.mean()).norm().clamp(min=1e-6))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from localjudge.engines.vllm_loading import (
     one_line,
     resolved_settings,
     shut_llm,
+    woken_by_death,
 )
 from localjudge.errors import ConfigError, EngineError, TokenizerError
 from localjudge.models import load_tokenizer
@@ -97,18 +99,25 @@ class VllmEngine:
             **resolved_settings(self.llm),
         }
 
-    def choose(self, prompts: Sequence[TokenIds], tree: AnswerTree) -> list[Choice | Failure]:
-        """Read the model's next-token probabilities at every branch of the tree.
+    def choose(
+        self, prompts: Sequence[TokenIds], trees: Sequence[AnswerTree]
+    ) -> list[Choice | Failure]:
+        """Read the model's next-token probabilities at every branch of each prompt's tree.
 
         The requests of one prompt follow each other, so that all but the first find it cached.
         """
-        questions = [(b.path, part) for b in tree.branches for part in _parts(b.tokens)]
-        params = [_reading(part) for _, part in questions]
-        outputs = self._generate(
-            [[*prompt, *path] for prompt in prompts for path, _ in questions], params * len(prompts)
-        )
-        step = len(questions)
-        return [_choice(tree, outputs[i : i + step]) for i in range(0, len(outputs), step)]
+        sequences: list[list[int]] = []
+        params: list[SamplingParams] = []
+        reading: dict[int, list[tuple[tuple[int, ...], SamplingParams]]] = {
+            id(tree): [(b.path, _reading(part)) for b in tree.branches for part in _parts(b.tokens)]
+            for tree in trees
+        }
+        for prompt, tree in zip(prompts, trees, strict=True):
+            for path, asked in reading[id(tree)]:
+                sequences.append([*prompt, *path])
+                params.append(asked)
+        outputs = iter(self._generate(sequences, params))
+        return [_choice(tree, [*islice(outputs, len(reading[id(tree)]))]) for tree in trees]
 
     def write(
         self, prompts: Sequence[TokenIds], pattern: str, max_tokens: int
@@ -152,7 +161,8 @@ class VllmEngine:
                     self.llm.enqueue([{"prompt_token_ids": prompt}], [each], use_tqdm=False)
                 except (VLLMClientError, ValueError) as error:
                     refused[index] = Failure(f"vLLM refuses the prompt: {error}")
-            finished = self.llm.wait_for_completion(use_tqdm=False)
+            with woken_by_death(self.llm):
+                finished = self.llm.wait_for_completion(use_tqdm=False)
         except Exception as error:  # whatever it is, vLLM's state is unknown behind it
             raise EngineError(f"vLLM failed: {one_line(error)}") from error
         accepted = [index for index in range(len(prompts)) if index not in refused]
@@ -179,6 +189,7 @@ def _reading(tokens: Sequence[int]) -> SamplingParams:
         flat_logprobs=True,
         ignore_eos=True,
         detokenize=False,
+        skip_clone=True,  # they are the same for thousands of requests, and nobody changes them
     )
 
 

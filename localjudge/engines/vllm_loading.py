@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import re
+import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
@@ -91,6 +93,32 @@ def load_llm(
     return _load(settings | {"hf_overrides": overrides}, in_process)
 
 
+@contextmanager
+def woken_by_death(llm: LLM) -> Iterator[None]:
+    """See to it that nobody waits for results of a process that has died.
+
+    vLLM notices the death of its process, but may leave the call that waits for results asleep.
+    """
+    core = llm.llm_engine.engine_core
+    results = getattr(core, "outputs_queue", None)
+    if results is None:  # the model runs in this process
+        yield
+        return
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.5):
+            if core.resources.engine_dead:
+                results.put_nowait(RuntimeError("its process died"))
+                return
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
 def shut_llm(llm: LLM, in_process: bool) -> None:
     """End vLLM's process, or free what it holds in this one once `llm` is forgotten."""
     llm.llm_engine.engine_core.shutdown()
@@ -146,8 +174,12 @@ def _load(settings: Mapping[str, Any], in_process: bool) -> LLM:
 
 def _cpu_settings(path: Path) -> dict[str, Any]:
     """Return what suits vLLM's CPU build: nothing to compile, and memory that is there."""
+    import torch
     from vllm.utils.cpu_resource_utils import get_memory_node_info, get_visible_memory_node
 
+    # Linux grants AMX only to processes that ask. vLLM's attention uses it without asking, and
+    # dies of an illegal instruction where nothing else in the process has asked before.
+    torch.cpu._init_amx()
     weights = sum(file.stat().st_size for file in path.glob("*.safetensors"))
     free = min(get_memory_node_info(node).available_memory for node in get_visible_memory_node())
     return {

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,8 +64,7 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for key in keys if keys.count(key) > 1)
+        [(repeated, _)] = Counter(key for key, _ in pairs).most_common(1)
         raise ValueError(f"the key {repeated!r} stands twice in one object")
     return fields
 

@@ -1,0 +1,221 @@
+"""What came of asking the model, and how it becomes a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import fsum, isfinite
+from typing import TYPE_CHECKING, Any
+
+from localjudge.answers import Value
+from localjudge.engines.base import Choice, Draft, Failure
+from localjudge.errors import TokenizerError
+from localjudge.explanations import Explanation
+from localjudge.records import Row, Status, Verdict
+
+if TYPE_CHECKING:
+    from localjudge.metrics import Metric
+    from localjudge.tasks import Variant
+    from localjudge.tokens import ContentTokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt under way.
+
+    Attributes:
+        variant: The way of asking that it belongs to.
+        ids: Its token ids, with what the model is to go on from.
+        tokens: How many of them are the prompt proper.
+        explanation: The explanation that the model wrote, if any.
+    """
+
+    variant: Variant
+    ids: list[int]
+    tokens: int
+    explanation: Explanation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why there is no answer.
+
+    Attributes:
+        status: The verdict's status.
+        error: What is wrong.
+        prompt: What was asked, if there was a prompt at all.
+        raw: What the model wrote in place of an answer.
+        written: Tokens that it wrote there.
+    """
+
+    status: Status
+    error: str
+    prompt: Prompt | None = None
+    raw: str | None = None
+    written: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the model answered to one question.
+
+    Attributes:
+        value: The answer.
+        prompt: What it was asked.
+        written: Tokens that it wrote for the answer itself.
+        choice: The distribution over the metric's answers, in their declared order, if it was read.
+    """
+
+    value: Value
+    prompt: Prompt
+    written: int = 0
+    choice: Choice | None = None
+
+
+Outcome = Answer | Refusal
+
+
+def read_choice(prompt: Prompt, result: Choice | Failure) -> Outcome:
+    """Return the answer that `choose` found most probable."""
+    if isinstance(result, Failure):
+        return Refusal(Status.ENGINE_ERROR, result.error, prompt)
+    if not all(isfinite(log_prob) for log_prob in result.log_probs):
+        error = f"the model's log-probabilities are not finite: {list(result.log_probs)}"
+        return Refusal(Status.ENGINE_ERROR, error, prompt)
+    choice = Choice(tuple(result.log_probs[place] for place in prompt.variant.places))
+    return Answer(_best(prompt, choice.log_probs), prompt, choice=choice)
+
+
+def explain(prompt: Prompt, draft: Draft | Failure, content: ContentTokenizer) -> Prompt | Refusal:
+    """Return the prompt with the explanation that was written behind it."""
+    if isinstance(draft, Failure):
+        return Refusal(Status.ENGINE_ERROR, draft.error, prompt)
+    try:
+        explanation = Explanation.of(draft)
+        ids = [*prompt.ids, *content.encode(explanation.written)]
+    except (ValueError, TokenizerError) as error:
+        return _unreadable(Status.INVALID_OUTPUT, str(error), prompt, draft)
+    return replace(prompt, ids=ids, explanation=explanation)
+
+
+def parse_answer(prompt: Prompt, draft: Draft | Failure) -> Outcome:
+    """Read an answer that was written under the pattern; nothing in it is repaired."""
+    if isinstance(draft, Failure):
+        return Refusal(Status.ENGINE_ERROR, draft.error, prompt)
+    try:
+        return Answer(prompt.variant.parse(draft.text), prompt, len(draft.ids))
+    except ValueError as error:
+        if draft.finish_reason == "length":
+            problem = f"the answer was cut at {len(draft.ids)} tokens"
+            return _unreadable(Status.TRUNCATED, problem, prompt, draft)
+        return _unreadable(Status.INVALID_OUTPUT, str(error), prompt, draft)
+
+
+def _unreadable(status: Status, error: str, prompt: Prompt, draft: Draft) -> Refusal:
+    return Refusal(status, error, prompt, draft.text, len(draft.ids))
+
+
+def join(metric: Metric, row: Row, outcomes: Sequence[Outcome]) -> Verdict:
+    """Make one verdict of what came of a row's questions.
+
+    The distributions of several ways of asking are averaged. A comparison of two inputs is asked
+    in both orders; where they disagree, the verdict is a tie and `order_flip` is set. Where one
+    question has no answer, the row has no verdict.
+    """
+    prompts = [outcome.prompt for outcome in outcomes if outcome.prompt is not None]
+    explanations = [prompt.explanation for prompt in prompts if prompt.explanation is not None]
+    verdict = Verdict(
+        id=row.id,
+        metric=metric.name,
+        status=Status.OK,
+        direction=metric.direction,
+        truncated=any(explanation.cut for explanation in explanations),
+        prompt_tokens=sum(prompt.tokens for prompt in prompts),
+        output_tokens=sum(outcome.written for outcome in outcomes)
+        + sum(explanation.tokens for explanation in explanations),
+    )
+    answers = []
+    for outcome in outcomes:
+        if isinstance(outcome, Refusal):
+            return _without_value(verdict, outcome)
+        answers.append(outcome)
+    return _with_value(verdict, metric, answers)
+
+
+def _without_value(verdict: Verdict, refusal: Refusal) -> Verdict:
+    return replace(
+        verdict,
+        status=refusal.status,
+        truncated=verdict.truncated or refusal.status is Status.TRUNCATED,
+        error=refusal.error,
+        metadata={} if refusal.raw is None else {"raw": refusal.raw},
+    )
+
+
+def _with_value(verdict: Verdict, metric: Metric, answers: Sequence[Answer]) -> Verdict:
+    value, metadata = _agreed(metric, answers)
+    variant = answers[0].prompt.variant  # the first is asked in the declared order
+    space = variant.answers
+    explanation = _explanation_of(value, answers)
+    verdict = replace(
+        verdict,
+        value=value,
+        label=value if space.kind == "classify" and isinstance(value, str) else None,
+        score=space.score(value),
+        explanation=None if explanation is None else explanation.text,
+        metadata=metadata,
+    )
+    choices = [answer.choice for answer in answers if answer.choice is not None]
+    if not choices:
+        return verdict
+    distribution = _mean([choice.probabilities for choice in choices])
+    probabilities = dict(zip(map(str, variant.values), distribution, strict=True))
+    return replace(
+        verdict,
+        probabilities=probabilities,
+        confidence=probabilities[str(value)],
+        answer_mass=fsum(choice.mass for choice in choices) / len(choices),
+        expected_score=space.expected_score(distribution),
+    )
+
+
+def _agreed(metric: Metric, answers: Sequence[Answer]) -> tuple[Value, dict[str, Any]]:
+    """Return the answer on which the ways of asking agree, and whether they had to be joined."""
+    sides: dict[bool, list[Answer]] = {}
+    for answer in answers:
+        sides.setdefault(answer.prompt.variant.swapped, []).append(answer)
+    values = [_joint_value(side) for side in sides.values()]
+    metadata: dict[str, Any] = {}
+    if len(answers) > len(sides):
+        metadata["label_flip"] = any(len({a.value for a in side}) > 1 for side in sides.values())
+    if metric.pair is None:
+        return values[0], metadata
+    metadata["order_flip"] = len(set(values)) > 1
+    return metric.pair.tie if metadata["order_flip"] else values[0], metadata
+
+
+def _joint_value(answers: Sequence[Answer]) -> Value:
+    distributions = [answer.choice.probabilities for answer in answers if answer.choice is not None]
+    if len(distributions) < 2:
+        return answers[0].value
+    return _best(answers[0].prompt, _mean(distributions))
+
+
+def _explanation_of(value: Value, answers: Sequence[Answer]) -> Explanation | None:
+    """Return the first explanation that led to `value`, else the first of all.
+
+    Where a pair was shown in the other order, an explanation speaks of the two the wrong way round.
+    """
+    declared = [answer for answer in answers if not answer.prompt.variant.swapped]
+    leading = [answer for answer in declared if answer.value == value]
+    return (leading or declared)[0].prompt.explanation
+
+
+def _mean(distributions: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    return tuple(fsum(each) / len(distributions) for each in zip(*distributions, strict=True))
+
+
+def _best(prompt: Prompt, numbers: Sequence[float]) -> Value:
+    """Return the answer with the largest number, the first declared of equal ones."""
+    values = prompt.variant.values
+    return values[max(range(len(values)), key=numbers.__getitem__)]
