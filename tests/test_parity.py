@@ -112,6 +112,16 @@ def test_guided_differs_from_direct_only_by_a_fragment_of_a_word_or_a_small_lead
         assert written == best(choice) or fragments or lead(choice) < pair.tolerance
 
 
+def test_answers_do_not_tie(pair):
+    variant, plain = prompts(pair.vllm, "llm_text_toxicity", 15)
+    extended = [variant.tree.extend(prompt) for prompt in plain]
+    choices = pair.vllm.choose(extended, [variant.tree] * len(plain))
+    # With the last layer in bfloat16 logits come in steps of 1/8, and many would be equal.
+    gaps = [value - choice.log_probs[0] for choice in choices for value in choice.log_probs[1:]]
+    assert sum(abs(gap * 8 - round(gap * 8)) > 0.01 for gap in gaps) > 0.8 * len(gaps)
+    assert pair.vllm.fingerprint["head_dtype"] == "float32"
+
+
 @pytest.mark.parametrize("pair", ["toy"], indirect=True)
 def test_the_same_ids_reach_both_models(pair):
     metric = classifier("tone", {"positive": "", "negative": ""}, inputs=["text"], user="{text}")

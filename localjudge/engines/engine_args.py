@@ -42,6 +42,7 @@ _REFUSED = {
     "reasoning_parser_plugin": "it would keep the constraint off until the model stops thinking",
     "reasoning_config": "it would keep the constraint off until the model stops thinking",
     "data_parallel_size": _ONE_ENGINE,
+    "worker_extension_cls": "ours ends vLLM's process when the run is killed",
     "disable_log_stats": "nothing reads vLLM's statistics",
 }
 _LOAD_FORMATS = ("safetensors", "fastsafetensors", "bitsandbytes", "dummy")

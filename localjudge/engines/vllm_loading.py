@@ -19,6 +19,9 @@ from localjudge.errors import EngineError
 if TYPE_CHECKING:
     from vllm import LLM
 
+OWNER = "LOCALJUDGE_OWNER"
+"""Variable with the id of the process that vLLM works for; see `vllm_guard`."""
+
 _GIB = 1 << 30
 
 
@@ -58,6 +61,9 @@ def load_llm(
         EngineError: the model cannot be loaded, or cannot run.
     """
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0" if in_process else "1"
+    os.environ[OWNER] = str(os.getpid())
+    if not in_process:
+        os.environ.setdefault("PYTHONWARNINGS", "ignore")  # for vLLM's process; ours is running
     config = read_config(path / "config.json")
     settings = {
         "model": str(path),
@@ -71,6 +77,7 @@ def load_llm(
         "enable_prefix_caching": True,
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
+        "worker_extension_cls": "localjudge.engines.vllm_guard.Guard",
         **(_cpu_settings(path) if on_cpu else {}),
         **given,
     }
