@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
+from localjudge.engines.attention import attend_plainly, share_attention
 from localjudge.engines.base import Choice, Draft, Failure, TokenIds
 from localjudge.engines.batches import FAILED, batches, in_halves, raise_if_dead
 from localjudge.engines.drafts import NanWatch, finished_draft
@@ -90,8 +91,8 @@ class TransformersEngine:
         self.device = pick_device(device)
         self.tokenizer, self._model, config = load(path, self.device, dtype)
         self.dtype: torch.dtype = self._model.dtype
-        self.batch_tokens = batch_tokens or (1024 if self.device.type == "cpu" else 16_384)
-        self.chunk_rows = 64 if self.device.type == "cpu" else 1024
+        self.batch_tokens = batch_tokens or (2048 if self.device.type == "cpu" else 16_384)
+        self.chunk_rows = 256 if self.device.type == "cpu" else 1024
         self.fingerprint: Mapping[str, Any] = {
             "engine": self.name,
             "device": self.device.type,
@@ -285,12 +286,6 @@ class TransformersEngine:
         ids = sorted(set(range(self._embeddings)) - self._content.control_ids)
         beginning = draw.choices(ids, k=_WORTH_SHARING + 2)
         sequences = [beginning + draw.choices(ids, k=count) for count in (3, 9, 14)]
-        written: list[torch.Tensor] = []
-
-        def keep(ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
-            written.append(logits)
-            return logits
-
         if "past_key_values" not in signature(self._model.forward).parameters:
             raise self._unsupported(path, "it keeps no keys and values")
         # A small model that looks ahead can be within the bounds of half precision.
@@ -309,17 +304,39 @@ class TransformersEngine:
                 ).float()
             self._head = Float32Head(self._model.get_output_embeddings())
             self._model.set_output_embeddings(self._head)
+            if share_attention(self._model) and self._differ(sequences, plain):
+                attend_plainly(self._model)
+            if problem := self._differ(sequences, plain):
+                raise self._unsupported(path, problem)
+        except torch.OutOfMemoryError as error:
+            raise EngineError(f"no memory is left to run the model: {one_line(error)}") from error
+        except EngineError:
+            raise
+        except Exception as error:  # a model that is built otherwise can raise anything
+            raise self._unsupported(path, one_line(error)) from error
+
+    def _differ(self, sequences: Sequence[TokenIds], plain: torch.Tensor) -> str:
+        """Say how results by way of a shared prefix differ from plain ones, or nothing."""
+        written: list[torch.Tensor] = []
+
+        def keep(ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+            written.append(logits)
+            return logits
+
+        try:
             prefix = self._shared_prefix(sequences)
             self._generate(sequences, prefix, max_new_tokens=1, logits_processor=[keep])
             ways = (self._logits(sequences, prefix), *written)
             apart = max(_apart(logits, plain) for logits in ways)
-        except torch.OutOfMemoryError as error:
-            raise EngineError(f"no memory is left to run the model: {one_line(error)}") from error
+        except torch.OutOfMemoryError:
+            raise
         except Exception as error:  # a model that is built otherwise can raise anything
-            raise self._unsupported(path, one_line(error)) from error
-        if apart > _APART[self.dtype]:
-            raise self._unsupported(path, f"its results depend on the batch, by {apart:.2g}")
-        self._prefixes.clear()
+            return one_line(error)
+        finally:
+            self._prefixes.clear()
+        return (
+            f"its results depend on the batch, by {apart:.2g}" if apart > _APART[self.dtype] else ""
+        )
 
     def _unsupported(self, path: str, why: str) -> EngineError:
         kind = self._model.config.model_type
