@@ -161,11 +161,11 @@ class Stages:
         original: Callable[..., Any] = getattr(owner, name)
 
         def timed(*args: Any, **kwargs: Any) -> Any:
-            start = time.process_time()
+            start = time.thread_time()
             try:
                 return original(*args, **kwargs)
             finally:
-                self.seconds[stage] += time.process_time() - start
+                self.seconds[stage] += time.thread_time() - start
 
         self._replace(owner, name, timed)
 
@@ -175,9 +175,9 @@ class Stages:
 
     def _timed_steps(self, stage: str, steps: Iterator[Any]) -> Iterator[Any]:
         while True:
-            start = time.process_time()
+            start = time.thread_time()
             step = next(steps, None)
-            self.seconds[stage] += time.process_time() - start
+            self.seconds[stage] += time.thread_time() - start
             if step is None:
                 return
             yield step

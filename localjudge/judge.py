@@ -1,4 +1,4 @@
-"""The judge: rows and a metric in, verdicts out. `Judge.judge` is the whole loop."""
+"""The judge: rows and a metric in, verdicts out. `Judge.ask` and `answer` are the whole loop."""
 
 from __future__ import annotations
 
@@ -65,6 +65,23 @@ def check_choice(name: str, value: str, known: Sequence[str]) -> None:
     """Raise ConfigError unless the option `name` has one of the `known` values."""
     if value not in known:
         raise ConfigError(f"{value!r} is unknown", field=name, hint=closest(str(value), known))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Rows whose prompts are made: what `Judge.ask` returns and `Judge.answer` takes.
+
+    Attributes:
+        task: The metric.
+        rows: The rows.
+        asked: Each row's questions, or why there are none.
+        prompts: For each beginning that questions share: the prompts, and what could not be one.
+    """
+
+    task: Task
+    rows: Sequence[Row]
+    asked: Sequence[Sequence[Question] | Refusal]
+    prompts: Sequence[tuple[Mapping[Question, Prompt], Mapping[Question, Outcome]]]
 
 
 class Judge:
@@ -177,22 +194,31 @@ class Judge:
 
     def judge(self, task: Task, rows: Sequence[Row]) -> list[Verdict]:
         """Judge some rows at once and return their verdicts in the same order."""
+        return self.answer(self.ask(task, rows))
+
+    def ask(self, task: Task, rows: Sequence[Row]) -> Asked:
+        """Make the prompts of some rows. It needs no engine, and may run while that is at work."""
         asked = [_questions(task, row) for row in rows]
         # Equal questions are asked once; sorted, those whose prompts begin alike stand together.
         questions = sorted(
             {question for each in asked if not isinstance(each, Refusal) for question in each},
             key=lambda question: (question.variant.frame.head, question.body),
         )
+        frames = groupby(questions, key=lambda question: question.variant.frame)
+        return Asked(task, rows, asked, [self._encode(frame, [*group]) for frame, group in frames])
+
+    def answer(self, asked: Asked) -> list[Verdict]:
+        """Put the prompts to the engine and return the rows' verdicts, in their order."""
+        task = asked.task
         outcomes: dict[Question, Outcome] = {}
-        for frame, group in groupby(questions, key=lambda question: question.variant.frame):
-            prompts, refused = self._encode(frame, [*group])
+        for prompts, refused in asked.prompts:
             outcomes |= refused
             if task.explain:
                 prompts, refused = self._explain(prompts)
                 outcomes |= refused
             outcomes |= self._write(prompts) if self._writes(task) else self._read(prompts)
-        answered = [[a] if isinstance(a, Refusal) else [outcomes[q] for q in a] for a in asked]
-        return [join(task.metric, row, each) for row, each in zip(rows, answered, strict=True)]
+        found = [[a] if isinstance(a, Refusal) else [outcomes[q] for q in a] for a in asked.asked]
+        return [join(task.metric, row, each) for row, each in zip(asked.rows, found, strict=True)]
 
     def _writes(self, task: Task) -> bool:
         return self.options.decoding == "guided" or isinstance(task.metric.answers, Text)

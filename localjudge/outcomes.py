@@ -124,59 +124,56 @@ def join(metric: Metric, row: Row, outcomes: Sequence[Outcome]) -> Verdict:
     """
     prompts = [outcome.prompt for outcome in outcomes if outcome.prompt is not None]
     explanations = [prompt.explanation for prompt in prompts if prompt.explanation is not None]
-    verdict = Verdict(
-        id=row.id,
-        metric=metric.name,
-        status=Status.OK,
-        direction=metric.direction,
-        truncated=any(explanation.cut for explanation in explanations),
-        prompt_tokens=sum(prompt.tokens for prompt in prompts),
-        output_tokens=sum(outcome.written for outcome in outcomes)
+    common: dict[str, Any] = {
+        "id": row.id,
+        "metric": metric.name,
+        "direction": metric.direction,
+        "truncated": any(explanation.cut for explanation in explanations),
+        "prompt_tokens": sum(prompt.tokens for prompt in prompts),
+        "output_tokens": sum(outcome.written for outcome in outcomes)
         + sum(explanation.tokens for explanation in explanations),
-    )
+    }
     answers = []
     for outcome in outcomes:
         if isinstance(outcome, Refusal):
-            return _without_value(verdict, outcome)
+            return Verdict(**common | _without_value(outcome))
         answers.append(outcome)
-    return _with_value(verdict, metric, answers)
+    return Verdict(**common, **_with_value(metric, answers))
 
 
-def _without_value(verdict: Verdict, refusal: Refusal) -> Verdict:
-    return replace(
-        verdict,
-        status=refusal.status,
-        truncated=verdict.truncated or refusal.status is Status.TRUNCATED,
-        error=refusal.error,
-        metadata={} if refusal.raw is None else {"raw": refusal.raw},
-    )
+def _without_value(refusal: Refusal) -> dict[str, Any]:
+    return {
+        "status": refusal.status,
+        "error": refusal.error,
+        "metadata": {} if refusal.raw is None else {"raw": refusal.raw},
+        **({"truncated": True} if refusal.status is Status.TRUNCATED else {}),
+    }
 
 
-def _with_value(verdict: Verdict, metric: Metric, answers: Sequence[Answer]) -> Verdict:
+def _with_value(metric: Metric, answers: Sequence[Answer]) -> dict[str, Any]:
     value, metadata = _agreed(metric, answers)
     variant = answers[0].prompt.variant  # the first is asked in the declared order
     space = variant.answers
     explanation = _explanation_of(value, answers)
-    verdict = replace(
-        verdict,
-        value=value,
-        label=value if space.kind == "classify" and isinstance(value, str) else None,
-        score=space.score(value),
-        explanation=None if explanation is None else explanation.text,
-        metadata=metadata,
-    )
+    fields: dict[str, Any] = {
+        "status": Status.OK,
+        "value": value,
+        "label": value if space.kind == "classify" and isinstance(value, str) else None,
+        "score": space.score(value),
+        "explanation": None if explanation is None else explanation.text,
+        "metadata": metadata,
+    }
     choices = [answer.choice for answer in answers if answer.choice is not None]
     if not choices:
-        return verdict
+        return fields
     distribution = _mean([choice.probabilities for choice in choices])
     probabilities = dict(zip(map(str, variant.values), distribution, strict=True))
-    return replace(
-        verdict,
-        probabilities=probabilities,
-        confidence=probabilities[str(value)],
-        answer_mass=fsum(choice.mass for choice in choices) / len(choices),
-        expected_score=space.expected_score(distribution),
-    )
+    return fields | {
+        "probabilities": probabilities,
+        "confidence": probabilities[str(value)],
+        "answer_mass": fsum(choice.mass for choice in choices) / len(choices),
+        "expected_score": space.expected_score(distribution),
+    }
 
 
 def _agreed(metric: Metric, answers: Sequence[Answer]) -> tuple[Value, dict[str, Any]]:

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from localjudge.answers import Open
 from localjudge.encoding import PromptMode
 from localjudge.engines import pick_engine
 from localjudge.errors import ConfigError, RunError
-from localjudge.judge import Judge, Options, check_choice
+from localjudge.judge import Asked, Judge, Options, check_choice
 from localjudge.metrics import Metric
 from localjudge.models import find_model, fingerprint
 from localjudge.records import Row, Status
 from localjudge.store import RunStore, Tally
 from localjudge.tables import check_table, checked_rows, open_table
-from localjudge.tasks import check_asking
+from localjudge.tasks import Task, check_asking
 
 _PACKAGES = ("localjudge-llm", "torch", "transformers", "tokenizers", "outlines", "outlines_core")
+
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,15 +164,11 @@ def run_file(
                 tasks = [judge.prepare(metric, columns[metric.name]) for metric in metrics]
                 start = time.monotonic()
                 on_progress(Progress(kept, total, 0, 0, 0.0))
-                for chunk in _chunks(checked_rows(table, check), judge.chunk_rows):
-                    for task in tasks:
-                        waiting = store.pending(task.metric.name, [(i, row.id) for i, row in chunk])
-                        todo = [item for item, wait in zip(chunk, waiting, strict=True) if wait]
-                        verdicts = judge.judge(task, [row for _, row in todo])
-                        store.save(
-                            (position, verdict)
-                            for (position, _), verdict in zip(todo, verdicts, strict=True)
-                        )
+                rows = checked_rows(table, check)
+                with closing(_ahead(_asked(judge, tasks, rows, store))) as chunks:
+                    for positions, asked in chunks:
+                        verdicts = judge.answer(asked)
+                        store.save(zip(positions, verdicts, strict=True))
                         judged += len(verdicts)
                         failed += sum(verdict.status is not Status.OK for verdict in verdicts)
                         seconds = time.monotonic() - start
@@ -217,10 +218,26 @@ def _required(
     return required
 
 
-def _chunks(rows: Iterable[Row], size: int) -> Iterator[list[tuple[int, Row]]]:
+def _asked(
+    judge: Judge, tasks: Sequence[Task], rows: Iterable[Row], store: RunStore
+) -> Iterator[tuple[list[int], Asked]]:
+    """Yield chunks of rows that wait for a verdict: their places in the data, and the prompts."""
     numbered = enumerate(rows)
-    while chunk := list(islice(numbered, size)):
-        yield chunk
+    while chunk := list(islice(numbered, judge.chunk_rows)):
+        for task in tasks:
+            waiting = store.pending(task.metric.name, [(place, row.id) for place, row in chunk])
+            todo = [item for item, wait in zip(chunk, waiting, strict=True) if wait]
+            if todo:
+                yield [place for place, _ in todo], judge.ask(task, [row for _, row in todo])
+
+
+def _ahead(items: Iterator[Item]) -> Generator[Item, None, None]:
+    """Yield `items`, each made in another thread while the one before it is in use."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = pool.submit(next, items, None)
+            yield item
 
 
 def _version(name: str) -> str | None:

@@ -14,6 +14,7 @@ from itertools import groupby
 from operator import itemgetter
 from os import PathLike
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
@@ -93,8 +94,9 @@ class RunStore:
 
     `run.json` has the configuration, `verdicts.db` every verdict as soon as it is saved, and
     `verdicts.jsonl` and `verdicts.parquet` are written when the run is finished. Use it as a
-    context manager, in the thread that opened it. All methods raise RunError if the folder cannot
-    be used, the disk is full or a file is damaged; what was saved before stays.
+    context manager; `pending` and `save` may be called in two threads at once. All methods raise
+    RunError if the folder cannot be used, the disk is full or a file is damaged; what was saved
+    before stays.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class RunStore:
         self.metrics = metrics
         self._db = db
         self._held = held
+        self._lock = Lock()
 
     @classmethod
     def open(cls, folder: str | PathLike[str], config: Mapping[str, Any]) -> RunStore:
@@ -127,7 +130,8 @@ class RunStore:
             _refuse_foreign(folder)
             held.enter_context(_locked(folder / "lock"))
             with _as_run_errors(database):
-                db = held.enter_context(closing(sqlite3.connect(database)))
+                connection = sqlite3.connect(database, check_same_thread=False)
+                db = held.enter_context(closing(connection))
                 _prepare(db)
                 [(started,)] = db.execute("SELECT EXISTS (SELECT * FROM verdicts)")
             keep_settings(folder / "run.json", config, started=bool(started))
@@ -174,7 +178,7 @@ class RunStore:
         """
         query = "SELECT row_id, status FROM verdicts WHERE position = ? AND metric = ?"
         answers = []
-        with self._errors():
+        with self._lock, self._errors():
             for position, row_id in rows:
                 saved = self._db.execute(query, (position, metric)).fetchone()
                 if saved and saved[0] != row_id:
@@ -192,7 +196,7 @@ class RunStore:
         Args:
             items: Place in the data, as in `pending`, and verdict of each row.
         """
-        with self._errors(), self._db:
+        with self._lock, self._errors(), self._db:
             self._db.execute("UPDATE progress SET finished = 0")
             self._db.executemany(
                 "INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?, ?)",

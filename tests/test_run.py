@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -410,3 +411,46 @@ def test_the_summary_counts_verdicts_that_hang_on_an_order(tmp_path, toy):
         options={"permute_labels": 2},
     )
     assert (other.tallies[0].order_flips, other.tallies[0].label_flips) == (None, 4)
+
+
+def test_the_next_prompts_are_made_while_the_engine_is_at_work(tmp_path, toy):
+    made, late = threading.Event(), []
+
+    class Watched(Judge):
+        def ask(self, task, rows):
+            if rows[0].id == "r4":
+                made.set()
+            return super().ask(task, rows)
+
+        def answer(self, asked):
+            if asked.rows[0].id == "r0" and not made.wait(timeout=20):
+                late.append(asked.rows[0].id)
+            return super().answer(asked)
+
+    def open_judge(*_, engine, settings, **options):
+        engine = ScriptedEngine()
+        engine.chunk_rows = 4
+        return Watched(engine, **options)
+
+    result = start(tmp_path, data(tmp_path, 9), TONE, model=toy, open_judge=open_judge)
+    assert (result.judged, late) == (9, [])
+
+
+def test_what_goes_wrong_while_prompts_are_made_ends_the_run_with_all_before_it_saved(
+    tmp_path, toy
+):
+    class Failing(Judge):
+        def ask(self, task, rows):
+            if rows[0].id == "r4":
+                raise DataError("gone")
+            return super().ask(task, rows)
+
+    def open_judge(*_, engine, settings, **options):
+        engine = ScriptedEngine()
+        engine.chunk_rows = 4
+        return Failing(engine, **options)
+
+    file = data(tmp_path, 9)
+    with pytest.raises(DataError, match="gone"):
+        start(tmp_path, file, TONE, model=toy, open_judge=open_judge)
+    assert start(tmp_path, file, TONE, model=toy).judged == 5

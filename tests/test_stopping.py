@@ -21,7 +21,10 @@ def needs_vllm(test):
     return pytest.mark.vllm(pytest.mark.skipif(missing, reason="vLLM is not installed")(test))
 
 
-VLLM = ("--engine", "vllm", "--engine-arg", "kv_cache_memory_bytes=50000000")
+VLLM = (
+    *("--engine", "vllm", "--engine-arg", "kv_cache_memory_bytes=50000000"),
+    *("--engine-arg", "enforce_eager=true"),
+)
 
 # vLLM in a process of its own, as on a GPU.
 OWN_PROCESS = """

@@ -174,7 +174,9 @@ def test_vllms_own_process_may_be_killed(toy):
 
     engine = SupervisedEngine(
         lambda: VllmEngine(
-            toy, own_process=True, engine_args={"kv_cache_memory_bytes": "50_000_000"}
+            toy,
+            own_process=True,
+            engine_args={"kv_cache_memory_bytes": "50_000_000", "enforce_eager": "true"},
         )
     )
     children = psutil.Process().children(recursive=True)

@@ -28,6 +28,7 @@ from localjudge.tree import AnswerTree, Branch
 
 pytest.importorskip("vllm", reason="vLLM is not installed")
 from localjudge.engines.vllm import VllmEngine, _finished
+from localjudge.engines.vllm_loading import _can_compile
 
 pytestmark = [
     pytest.mark.vllm,
@@ -57,7 +58,7 @@ WORDS = [
     "开心",
     "🎉",
 ]
-SMALL = {"kv_cache_memory_bytes": "2000000"}
+SMALL = {"kv_cache_memory_bytes": "2000000", "enforce_eager": "true"}
 
 
 def bodies(count: int, seed: int = 0) -> list[str]:
@@ -102,6 +103,34 @@ def test_a_context_that_memory_cannot_hold_is_refused_with_one_that_it_can(toy):
         VllmEngine(toy, engine_args=SMALL | {"max_model_len": "4096"})
     assert "max_model_len=1920" in caught.value.hint
     assert "kv_cache_memory_bytes" in caught.value.hint
+
+
+@pytest.mark.parametrize("lacking", ["compiler", "headers"])
+def test_where_nothing_can_compile_the_model_is_not_compiled(monkeypatch, tmp_path, lacking):
+    monkeypatch.delenv("CXX", raising=False)
+    (tmp_path / "g++").touch(mode=0o755)
+    (tmp_path / "Python.h").touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
+    assert _can_compile()
+    (tmp_path / {"compiler": "g++", "headers": "Python.h"}[lacking]).unlink()
+    assert not _can_compile()
+
+
+def test_it_compiles_the_model_where_it_can_and_says_so(toy):
+    if not _can_compile():
+        pytest.skip("there is no C++ compiler here, or Python's headers are missing")
+    engine = VllmEngine(toy, engine_args={"kv_cache_memory_bytes": "2000000"})
+    assert engine.fingerprint["compiled"] is True
+    frame = PromptEncoder(engine.tokenizer).frame("Judge the text. " * 20, "Text:\n")
+    prompts, tree = extended(frame, SPACES["one branch"], bodies(20))
+    compiled = engine.choose(prompts, [tree] * len(prompts))
+    engine.close()
+    engine = VllmEngine(toy, engine_args=SMALL)
+    assert engine.fingerprint["compiled"] is False
+    for one, other in zip(compiled, engine.choose(prompts, [tree] * len(prompts)), strict=True):
+        assert one.probabilities == pytest.approx(other.probabilities, abs=1e-3)
+    engine.close()
 
 
 def test_without_cache_and_batches_every_order_gives_the_same_bits(toy):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
+import sysconfig
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
@@ -145,6 +147,7 @@ def resolved_settings(llm: LLM) -> dict[str, Any]:
         "max_num_seqs": scheduler.max_num_seqs,
         "max_num_batched_tokens": scheduler.max_num_batched_tokens,
         "tensor_parallel_size": parallel.tensor_parallel_size,
+        "compiled": not model.enforce_eager,
         "attention_backend": "auto" if backend is None else backend.name,
     }
 
@@ -173,20 +176,28 @@ def _load(settings: Mapping[str, Any], in_process: bool) -> LLM:
 
 
 def _cpu_settings(path: Path) -> dict[str, Any]:
-    """Return what suits vLLM's CPU build: nothing to compile, and memory that is there."""
+    """Return what suits vLLM's CPU build: compiling where that can be, memory that is there."""
     import torch
     from vllm.utils.cpu_resource_utils import get_memory_node_info, get_visible_memory_node
 
     # Linux grants AMX only to processes that ask. vLLM's attention uses it without asking, and
     # dies of an illegal instruction where nothing else in the process has asked before.
     torch.cpu._init_amx()
+    # What vLLM compiles it cannot load again by its own means (0.32); torch's cache then serves.
+    os.environ.setdefault("VLLM_USE_AOT_COMPILE", "0")
     weights = sum(file.stat().st_size for file in path.glob("*.safetensors"))
     free = min(get_memory_node_info(node).available_memory for node in get_visible_memory_node())
     return {
-        "enforce_eager": True,  # compiling needs a C++ compiler, and minutes
+        "enforce_eager": not _can_compile(),
         "block_size": 32,  # the smallest that its kernels take: the cache keeps whole blocks only
         "kv_cache_memory_bytes": min(max(weights, _GIB), max(free - weights, 0) // 2),
     }
+
+
+def _can_compile() -> bool:
+    """Say whether torch finds what it compiles with: a C++ compiler, and Python's headers."""
+    headers = Path(sysconfig.get_path("include"), "Python.h")
+    return shutil.which(os.environ.get("CXX", "g++")) is not None and headers.exists()
 
 
 def _cpu_dtype(config: Mapping[str, Any]) -> str:
