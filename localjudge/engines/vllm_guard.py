@@ -28,4 +28,7 @@ def _end_with(owner: int) -> None:
 
 
 if os.environ[OWNER] != str(os.getpid()):
+    # Ctrl-C reaches every process of a terminal; ours ends this one, which would print a traceback.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(int(os.environ[OWNER]),), daemon=True).start()
