@@ -47,7 +47,8 @@ _SUMS = (
     " avg(json_extract(verdict, '$.answer_mass')),"
     " sum(json_extract(verdict, '$.metadata.order_flip')),"
     " sum(json_extract(verdict, '$.metadata.label_flip')),"
-    " coalesce(sum(json_extract(verdict, '$.truncated')), 0)"
+    " coalesce(sum(json_extract(verdict, '$.truncated')), 0),"
+    " coalesce(sum(json_extract(verdict, '$.metadata.input_truncated')), 0)"
     " FROM verdicts WHERE metric = ? AND status = ?"
 )
 
@@ -67,6 +68,7 @@ class Tally:
         label_flips: Number of rows whose answer depended on the order of the labels; None if they
             were shown in one order.
         cut: Number of answers whose explanation was cut at its budget.
+        shortened: Number of answers to prompts that an input was cut for, as `truncate` asked.
     """
 
     metric: str
@@ -77,6 +79,7 @@ class Tally:
     order_flips: int | None
     label_flips: int | None
     cut: int
+    shortened: int
 
     @property
     def rows(self) -> int:
