@@ -252,7 +252,7 @@ class Judge:
     def _encode(self, questions: Iterable[Question]) -> dict[Question, Prompt | Refusal]:
         """Encode the questions; equal ones are encoded, and later asked, once."""
         made: dict[Question, Prompt | Refusal] = {}
-        for group in by_frame(set(questions)):
+        for group in by_frame(dict.fromkeys(questions)):
             encoded = group[0].variant.frame.encode([question.body for question in group])
             for question, ids in zip(group, encoded, strict=True):
                 made[question] = self._prompt(question.variant, ids)

@@ -63,8 +63,7 @@ class Tally:
         values: Number of verdicts of each answer, the most frequent first; empty for texts.
         confidence: Mean confidence of those that have one, or None.
         answer_mass: Mean answer mass of those that have one, or None.
-        order_flips: Number of pairs whose answer depended on which text came first; None if no
-            pairs were judged.
+        order_flips: Number of pairs whose answer hung on which text came first, or None.
         label_flips: Number of rows whose answer depended on the order of the labels; None if they
             were shown in one order.
         cut: Number of answers whose explanation was cut at its budget.
@@ -133,8 +132,8 @@ class RunStore:
             _refuse_foreign(folder)
             held.enter_context(_locked(folder / "lock"))
             with _as_run_errors(database):
-                connection = sqlite3.connect(database, check_same_thread=False)
-                db = held.enter_context(closing(connection))
+                db = sqlite3.connect(database, check_same_thread=False)
+                held.enter_context(closing(db))
                 _prepare(db)
                 [(started,)] = db.execute("SELECT EXISTS (SELECT * FROM verdicts)")
             keep_settings(folder / "run.json", config, started=bool(started))

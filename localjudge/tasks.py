@@ -106,7 +106,7 @@ def by_frame(questions: Iterable[Question]) -> Iterator[list[Question]]:
     frames: dict[int, list[Question]] = {}
     for question in questions:
         frames.setdefault(id(question.variant.frame), []).append(question)
-    for group in frames.values():
+    for group in sorted(frames.values(), key=lambda group: group[0].variant.frame.head):
         yield sorted(group, key=lambda question: question.body)
 
 
