@@ -125,6 +125,13 @@ def run(
     permute_labels: Annotated[
         int, typer.Option(min=1, help="Ask with the labels in N orders, and average.")
     ] = 1,
+    truncate: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="INPUT=head, INPUT=tail or INPUT=middle: what is cut out of an input whose prompt "
+            "is too long. Without it such a row has no verdict."
+        ),
+    ] = None,
     prompt_mode: Annotated[
         PromptMode, typer.Option(help="raw is for base models without a chat template.")
     ] = "chat",
@@ -161,6 +168,7 @@ def run(
                 "explain": explain,
                 "explain_tokens": explain_tokens,
                 "permute_labels": permute_labels,
+                "truncate": _pairs(truncate or [], "--truncate", "INPUT=PART"),
             },
             mapping=_pairs(mapping or [], "--map", "INPUT=COLUMN"),
             id_column=id_column,

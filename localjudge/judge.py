@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby, islice
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from localjudge.answers import Text
 from localjudge.canary import check_engine
-from localjudge.encoding import PromptEncoder, PromptFrame, PromptMode
+from localjudge.encoding import PromptEncoder, PromptMode
 from localjudge.engines import open_engine
 from localjudge.engines.base import Draft, Engine, Failure
 from localjudge.errors import ConfigError, DataError, TokenizerError
 from localjudge.explanations import PATTERN
 from localjudge.offline import go_offline
-from localjudge.outcomes import Outcome, Prompt, Refusal, explain, join, parse_answer, read_choice
+from localjudge.outcomes import (
+    Outcome,
+    Prompt,
+    Refusal,
+    explain,
+    join,
+    parse_answer,
+    read_choice,
+    token_count,
+    too_long,
+)
 from localjudge.records import Row, Status, Verdict
-from localjudge.tasks import Question, Task, Variant
+from localjudge.tasks import Question, Task, Variant, by_frame
 from localjudge.toml_file import closest
+from localjudge.truncation import Part, shortened
 
 if TYPE_CHECKING:
     from localjudge.metrics import Metric
@@ -38,6 +49,8 @@ class Options:
         explain: Whether the model writes an explanation before its verdict.
         explain_tokens: The most tokens of an explanation; a longer one is cut at a whole word.
         permute_labels: In how many orders of its labels a classification is asked.
+        truncate: Inputs that are cut where a prompt would be too long, and which part of each is
+            cut out: `head`, `tail` or `middle`. By default nothing is: such a row has no verdict.
 
     Raises:
         ConfigError: an option is out of its range, or two do not go together.
@@ -47,9 +60,12 @@ class Options:
     explain: bool = False
     explain_tokens: int = 120
     permute_labels: int = 1
+    truncate: Mapping[str, Part] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_choice("decoding", self.decoding, get_args(Decoding))
+        for part in self.truncate.values():
+            check_choice("truncate", part, get_args(Part))
         for name in ("explain_tokens", "permute_labels"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{getattr(self, name)} is not positive", field=name)
@@ -75,13 +91,13 @@ class Asked:
         task: The metric.
         rows: The rows.
         asked: Each row's questions, or why there are none.
-        prompts: For each beginning that questions share: the prompts, and what could not be one.
+        made: The prompt of each question, or why there is none; equal questions are asked once.
     """
 
     task: Task
     rows: Sequence[Row]
     asked: Sequence[Sequence[Question] | Refusal]
-    prompts: Sequence[tuple[Mapping[Question, Prompt], Mapping[Question, Outcome]]]
+    made: Mapping[Question, Prompt | Refusal]
 
 
 class Judge:
@@ -189,7 +205,12 @@ class Judge:
         """Build what is the same for all rows: the prompt's frame and the tree of answers."""
         options = self.options
         return Task(
-            self.encoder, metric, mapping, explain=options.explain, orders=options.permute_labels
+            self.encoder,
+            metric,
+            mapping,
+            explain=options.explain,
+            orders=options.permute_labels,
+            truncate=options.truncate,
         )
 
     def judge(self, task: Task, rows: Sequence[Row]) -> list[Verdict]:
@@ -199,20 +220,25 @@ class Judge:
     def ask(self, task: Task, rows: Sequence[Row]) -> Asked:
         """Make the prompts of some rows. It needs no engine, and may run while that is at work."""
         asked = [_questions(task, row) for row in rows]
-        # Equal questions are asked once; sorted, those whose prompts begin alike stand together.
-        questions = sorted(
-            {question for each in asked if not isinstance(each, Refusal) for question in each},
-            key=lambda question: (question.variant.frame.head, question.body),
-        )
-        frames = groupby(questions, key=lambda question: question.variant.frame)
-        return Asked(task, rows, asked, [self._encode(frame, [*group]) for frame, group in frames])
+        made = self._encode([q for each in asked if not isinstance(each, Refusal) for q in each])
+        if task.truncate:
+            for place, questions in enumerate(asked):
+                if not isinstance(questions, Refusal) and too_long(made[q] for q in questions):
+                    asked[place] = self._shorten(task, rows[place], questions, made)
+        return Asked(task, rows, asked, made)
 
     def answer(self, asked: Asked) -> list[Verdict]:
         """Put the prompts to the engine and return the rows' verdicts, in their order."""
         task = asked.task
         outcomes: dict[Question, Outcome] = {}
-        for prompts, refused in asked.prompts:
-            outcomes |= refused
+        for group in by_frame(asked.made):
+            prompts: dict[Question, Prompt] = {}
+            for question in group:
+                made = asked.made[question]
+                if isinstance(made, Refusal):
+                    outcomes[question] = made
+                else:
+                    prompts[question] = made
             if task.explain:
                 prompts, refused = self._explain(prompts)
                 outcomes |= refused
@@ -223,30 +249,53 @@ class Judge:
     def _writes(self, task: Task) -> bool:
         return self.options.decoding == "guided" or isinstance(task.metric.answers, Text)
 
-    def _encode(
-        self, frame: PromptFrame, questions: Sequence[Question]
-    ) -> tuple[dict[Question, Prompt], dict[Question, Outcome]]:
-        """Encode the questions; a prompt that leaves no room for the answer is refused whole."""
-        prompts: dict[Question, Prompt] = {}
-        refused: dict[Question, Outcome] = {}
-        encoded = frame.encode([question.body for question in questions])
-        for question, ids in zip(questions, encoded, strict=True):
-            if isinstance(ids, TokenizerError):
-                refused[question] = Refusal(Status.ENGINE_ERROR, str(ids))
-                continue
-            variant = question.variant
-            prompt = Prompt(variant, variant.opening.extend(ids), len(ids))
-            room = len(prompt.ids) - len(ids) + variant.answer_tokens
-            room += self.options.explain_tokens if variant.messages.explain else 0
-            if len(ids) + room > self.engine.context_length:
-                error = (
-                    f"{len(ids)} prompt tokens and up to {room} for the answer; "
-                    f"the limit is {self.engine.context_length}"
-                )
-                refused[question] = Refusal(Status.INPUT_TOO_LONG, error, prompt)
-            else:
-                prompts[question] = prompt
-        return prompts, refused
+    def _encode(self, questions: Iterable[Question]) -> dict[Question, Prompt | Refusal]:
+        """Encode the questions; equal ones are encoded, and later asked, once."""
+        made: dict[Question, Prompt | Refusal] = {}
+        for group in by_frame(dict.fromkeys(questions)):
+            encoded = group[0].variant.frame.encode([question.body for question in group])
+            for question, ids in zip(group, encoded, strict=True):
+                made[question] = self._prompt(question.variant, ids)
+        return made
+
+    def _prompt(self, variant: Variant, ids: list[int] | TokenizerError) -> Prompt | Refusal:
+        """Return the prompt; one that leaves no room for the answer is refused whole."""
+        if isinstance(ids, TokenizerError):
+            return Refusal(Status.ENGINE_ERROR, str(ids))
+        prompt = Prompt(variant, variant.opening.extend(ids), len(ids))
+        room = len(prompt.ids) - len(ids) + variant.answer_tokens
+        room += self.options.explain_tokens if variant.messages.explain else 0
+        if len(ids) + room <= self.engine.context_length:
+            return prompt
+        error = (
+            f"{len(ids)} prompt tokens and up to {room} for the answer; "
+            f"the limit is {self.engine.context_length}"
+        )
+        return Refusal(Status.INPUT_TOO_LONG, error, prompt)
+
+    def _shorten(
+        self, task: Task, row: Row, whole: list[Question], made: dict[Question, Prompt | Refusal]
+    ) -> list[Question]:
+        """Cut a row's inputs to fit; add the prompts to `made` and return the questions."""
+
+        def ask(texts: Mapping[str, str]) -> list[Question]:
+            asked = task.questions(row, texts)
+            return [] if isinstance(asked, Refusal) else asked
+
+        texts, _ = task.metric.values(row.fields, task.columns)
+        cut = shortened(
+            texts, task.truncate, lambda texts: not too_long(self._encode(ask(texts)).values())
+        )
+        if cut is None:
+            return whole
+        questions = ask(cut)
+        prompts = self._encode(questions)
+        left_out = token_count(made[question] for question in whole) - token_count(prompts.values())
+        for question, prompt in prompts.items():
+            made[question] = prompt
+            if isinstance(prompt, Prompt):
+                made[question] = replace(prompt, left_out=left_out)
+        return questions
 
     def _explain(
         self, prompts: Mapping[Question, Prompt]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import fsum, isfinite
 from typing import TYPE_CHECKING, Any
@@ -28,12 +28,14 @@ class Prompt:
         ids: Its token ids, with what the model is to go on from.
         tokens: How many of them are the prompt proper.
         explanation: The explanation that the model wrote, if any.
+        left_out: How many tokens an input was too long by, and was cut.
     """
 
     variant: Variant
     ids: list[int]
     tokens: int
     explanation: Explanation | None = None
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,17 @@ class Answer:
 
 
 Outcome = Answer | Refusal
+
+
+def too_long(made: Iterable[Prompt | Refusal]) -> bool:
+    """Say whether any prompt is too long for the model."""
+    return any(isinstance(each, Refusal) and each.status is Status.INPUT_TOO_LONG for each in made)
+
+
+def token_count(made: Iterable[Prompt | Refusal]) -> int:
+    """Return how many tokens the longest of some prompts has, refused ones included."""
+    prompts = (each.prompt if isinstance(each, Refusal) else each for each in made)
+    return max((prompt.tokens for prompt in prompts if prompt is not None), default=0)
 
 
 def read_choice(prompt: Prompt, result: Choice | Failure) -> Outcome:
@@ -136,9 +149,16 @@ def join(metric: Metric, row: Row, outcomes: Sequence[Outcome]) -> Verdict:
     answers = []
     for outcome in outcomes:
         if isinstance(outcome, Refusal):
-            return Verdict(**common | _without_value(outcome))
+            return _verdict(common | _without_value(outcome), prompts)
         answers.append(outcome)
-    return Verdict(**common, **_with_value(metric, answers))
+    return _verdict(common | _with_value(metric, answers), prompts)
+
+
+def _verdict(fields: dict[str, Any], prompts: Sequence[Prompt]) -> Verdict:
+    left_out = max((prompt.left_out for prompt in prompts), default=0)
+    if left_out:
+        fields["metadata"] |= {"input_truncated": True, "tokens_left_out": left_out}
+    return Verdict(**fields)
 
 
 def _without_value(refusal: Refusal) -> dict[str, Any]:

@@ -122,6 +122,7 @@ def run_file(
     for metric in metrics:
         check_asking(metric, explain=asking.explain, orders=asking.permute_labels)
     columns = _columns(metrics, mapping or {})
+    _check_inputs(metrics, asking.truncate, "truncate")
     table = open_table(data, id_column=id_column, limit=limit)
     check = check_table(table, _required(metrics, columns, mapping or {}))
     folder = find_model(model)
@@ -188,18 +189,22 @@ def _columns(metrics: Sequence[Metric], mapping: Mapping[str, str]) -> dict[str,
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"the metric {name} is given twice", field="metrics")
-    known = {name for metric in metrics for name in metric.inputs}
-    for name in mapping:
-        if name not in known:
-            raise ConfigError(
-                f"no metric of this run has an input {name!r}",
-                field="map",
-                hint=f"inputs: {', '.join(sorted(known))}",
-            )
+    _check_inputs(metrics, mapping, "map")
     return {
         metric.name: metric.columns({k: v for k, v in mapping.items() if k in metric.inputs})
         for metric in metrics
     }
+
+
+def _check_inputs(metrics: Sequence[Metric], names: Iterable[str], field: str) -> None:
+    known = {name for metric in metrics for name in metric.inputs}
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"no metric of this run has an input {name!r}",
+                field=field,
+                hint=f"inputs: {', '.join(sorted(known))}",
+            )
 
 
 def _required(

@@ -47,7 +47,8 @@ _SUMS = (
     " avg(json_extract(verdict, '$.answer_mass')),"
     " sum(json_extract(verdict, '$.metadata.order_flip')),"
     " sum(json_extract(verdict, '$.metadata.label_flip')),"
-    " coalesce(sum(json_extract(verdict, '$.truncated')), 0)"
+    " coalesce(sum(json_extract(verdict, '$.truncated')), 0),"
+    " coalesce(sum(json_extract(verdict, '$.metadata.input_truncated')), 0)"
     " FROM verdicts WHERE metric = ? AND status = ?"
 )
 
@@ -62,11 +63,11 @@ class Tally:
         values: Number of verdicts of each answer, the most frequent first; empty for texts.
         confidence: Mean confidence of those that have one, or None.
         answer_mass: Mean answer mass of those that have one, or None.
-        order_flips: Number of pairs whose answer depended on which text came first; None if no
-            pairs were judged.
+        order_flips: Number of pairs whose answer hung on which text came first, or None.
         label_flips: Number of rows whose answer depended on the order of the labels; None if they
             were shown in one order.
         cut: Number of answers whose explanation was cut at its budget.
+        shortened: Number of answers to prompts that an input was cut for, as `truncate` asked.
     """
 
     metric: str
@@ -77,6 +78,7 @@ class Tally:
     order_flips: int | None
     label_flips: int | None
     cut: int
+    shortened: int
 
     @property
     def rows(self) -> int:
@@ -130,8 +132,8 @@ class RunStore:
             _refuse_foreign(folder)
             held.enter_context(_locked(folder / "lock"))
             with _as_run_errors(database):
-                connection = sqlite3.connect(database, check_same_thread=False)
-                db = held.enter_context(closing(connection))
+                db = sqlite3.connect(database, check_same_thread=False)
+                held.enter_context(closing(db))
                 _prepare(db)
                 [(started,)] = db.execute("SELECT EXISTS (SELECT * FROM verdicts)")
             keep_settings(folder / "run.json", config, started=bool(started))

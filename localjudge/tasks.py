@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import factorial
 from random import Random
@@ -21,6 +21,7 @@ from localjudge.patterns import check_pattern, check_text
 from localjudge.records import Row, Status
 from localjudge.templates import CHOICES
 from localjudge.tree import AnswerTree
+from localjudge.truncation import Part
 
 _KEPT_LISTS = 4096  # of rows' own labels, with their trees
 _LONGEST_LIST = 20_000  # characters; beyond it building the tree takes seconds
@@ -100,6 +101,15 @@ class Question(NamedTuple):
     body: str
 
 
+def by_frame(questions: Iterable[Question]) -> Iterator[list[Question]]:
+    """Yield together the questions whose prompts begin alike, sorted: neighbours share most."""
+    frames: dict[int, list[Question]] = {}
+    for question in questions:
+        frames.setdefault(id(question.variant.frame), []).append(question)
+    for group in sorted(frames.values(), key=lambda group: group[0].variant.frame.head):
+        yield sorted(group, key=lambda question: question.body)
+
+
 def check_asking(metric: Metric, *, explain: bool, orders: int = 1) -> None:
     """Check that a metric can be asked so; see `Task`.
 
@@ -138,6 +148,7 @@ class Task:
         mapping: Input to column or path, where it is not the metric's default.
         explain: Whether an explanation is written first.
         orders: In how many orders of the labels each row is asked.
+        truncate: Inputs that may be cut where a prompt is too long, and which part of each.
 
     Raises:
         ConfigError: the metric cannot be asked so; see `check_asking`.
@@ -153,6 +164,7 @@ class Task:
         *,
         explain: bool = False,
         orders: int = 1,
+        truncate: Mapping[str, Part] | None = None,
     ) -> None:
         check_asking(metric, explain=explain, orders=orders)
         if explain:
@@ -162,6 +174,7 @@ class Task:
         self.metric = metric
         self.columns = metric.columns(mapping)
         self.explain = explain
+        self.truncate = {k: v for k, v in (truncate or {}).items() if k in metric.inputs}
         self._encoder = encoder
         self._messages = Messages(metric, explain)
         self._frames: dict[tuple[str, str], PromptFrame] = {}
@@ -173,11 +186,19 @@ class Task:
             if not isinstance(asked.answers, Open)  # those are closed row by row
         ]
 
-    def questions(self, row: Row) -> list[Question] | Refusal:
-        """Return what to ask about a row, one question for each variant."""
+    def questions(
+        self, row: Row, texts: Mapping[str, str] | None = None
+    ) -> list[Question] | Refusal:
+        """Return what to ask about a row, one question for each variant.
+
+        Args:
+            row: The row.
+            texts: The text of each input, where it is not the row's own but cut.
+        """
         values, missing = self.metric.values(row.fields, self.columns)
         if missing:
             return Refusal(Status.MISSING_INPUT, f"missing or blank: {', '.join(missing)}")
+        values |= texts or {}
         if isinstance(self.metric.answers, Open):
             return self._open_question(self.metric.answers, row, values)
         return [

@@ -130,6 +130,8 @@ def print_result(result: RunResult) -> None:
             out.print(f"  label flips {share}: the answer depended on the order of the labels")
         if tally.cut:
             out.print(f"  cut         {tally.cut} explanations ended at their budget")
+        if tally.shortened:
+            out.print(f"  shortened   {tally.shortened} rows had an input cut to fit the model")
         if tally.answer_mass is not None and tally.answer_mass < _LOW_MASS:
             out.print(
                 f"  [yellow]answer mass {tally.answer_mass:.2g} on average: left to itself, the "

@@ -490,7 +490,7 @@ def test_a_database_damaged_inside_is_named(tmp_path):
 def test_a_database_that_another_program_holds_is_named(tmp_path, monkeypatch):
     RunStore.open(tmp_path, CONFIG).close()
     connect = sqlite3.connect
-    monkeypatch.setattr("sqlite3.connect", lambda path: connect(path, timeout=0))
+    monkeypatch.setattr("sqlite3.connect", lambda path, **given: connect(path, timeout=0, **given))
     other = connect(tmp_path / "verdicts.db")
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(RunError, match="cannot be used: database is locked"):

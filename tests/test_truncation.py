@@ -1,0 +1,181 @@
+"""Texts cut to fit: only what was named, as little as needed, and said so."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import regex
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localjudge.engines.scripted import ScriptedEngine
+from localjudge.errors import ConfigError
+from localjudge.judge import Judge
+from localjudge.metrics import classifier
+from localjudge.records import Row, Status
+from localjudge.run import run_file
+from localjudge.truncation import MARK, shortened, without
+
+SUPPORT = classifier(
+    "support",
+    {"yes": "supported", "no": "not supported"},
+    inputs=["question", "context"],
+    user="Question:\n{question}\nContext:\n{context}",
+)
+PAIR = "pairwise"
+
+
+@pytest.mark.parametrize(
+    ("part", "left"),
+    [("tail", f"abcd{MARK}"), ("head", f"{MARK}ghij"), ("middle", f"ab{MARK}ij")],
+)
+def test_the_named_part_is_cut_out(part, left):
+    assert without(part, "abcdefghij", 4) == left
+    assert without(part, "abcdefghij", 10) == "abcdefghij"
+
+
+@given(
+    st.text(st.sampled_from("ab \n\u0301\u200d👩👍🏽🇩🇪한각"), max_size=40),
+    st.sampled_from(["head", "tail", "middle"]),
+    st.integers(0, 40),
+)
+def test_no_character_is_split_and_nothing_is_added_or_moved(text, part, kept):
+    cut = without(part, text, kept)
+    if kept >= len(text):
+        assert cut == text
+        return
+    first, found, last = cut.partition(MARK)
+    assert found
+    assert text.startswith(first)
+    assert text.endswith(last)
+    assert len(first) + len(last) <= kept
+    whole = regex.findall(r"\X", text)
+    ends = {sum(map(len, whole[:count])) for count in range(len(whole) + 1)}
+    assert {len(first), len(text) - len(last)} <= ends
+
+
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=3), st.integers(1, 400))
+def test_no_more_is_cut_than_is_needed(lengths, limit):
+    texts = {str(place): "x" * length for place, length in enumerate(lengths)}
+    cuts = dict.fromkeys(texts, "tail")
+
+    def fits(texts):
+        return sum(len(text.removesuffix(MARK)) for text in texts.values()) <= limit
+
+    cut = shortened(texts, cuts, fits)
+    if cut is None:
+        assert limit < 2 * len(lengths) + 1
+        return
+    assert fits(cut)
+    kept = sum(len(text.removesuffix(MARK)) for text in cut.values())
+    # Each of the others moves by at most one character with the longest.
+    assert kept == sum(lengths) or kept >= min(limit, sum(lengths) - 1) - len(lengths)
+
+
+def judged(rows, metric=SUPPORT, *, context_length=2000, **options):
+    seen = []
+    engine = ScriptedEngine(
+        choose=lambda prompt, size: seen.append(prompt) or [1 / size] * size,
+        context_length=context_length,
+    )
+    with Judge(engine, **options) as judge:
+        return list(judge.run(metric, rows)), seen
+
+
+LONG = "The first words. " + "Then more of them. " * 200 + "The last words."
+
+
+def test_without_the_option_a_row_that_is_too_long_is_refused():
+    [verdict], seen = judged([{"question": "Is it?", "context": LONG}])
+    assert (verdict.status, verdict.metadata, seen) == (Status.INPUT_TOO_LONG, {}, [])
+
+
+@pytest.mark.parametrize("part", ["head", "tail", "middle"])
+def test_only_the_named_input_is_cut_and_the_row_says_so(part):
+    rows = [{"question": "Is it?", "context": LONG}, {"question": "Is it?", "context": "Short."}]
+    (cut, whole), seen = judged(rows, truncate={"context": part})
+    assert (cut.status, whole.status) == (Status.OK, Status.OK)
+    assert cut.metadata["input_truncated"] is True
+    assert whole.metadata == {}
+    [prompt] = [text for text in seen if MARK in text]
+    assert ("The first words." in prompt) == (part != "head")
+    assert ("The last words." in prompt) == (part != "tail")
+    # Rubric, question and the closing instruction are whole.
+    assert "> Is it?" in prompt
+    [other] = [text for text in seen if text != prompt]
+    assert prompt.count('{"output": "yes"}') == other.count('{"output": "yes"}')
+    [refused], _ = judged(rows[:1])
+    tokens = int(refused.error.split()[0])
+    assert cut.metadata["tokens_left_out"] == tokens - cut.prompt_tokens
+    assert cut.prompt_tokens > 1900  # it fills what there is
+
+
+def test_what_does_not_fit_even_so_is_refused_whole():
+    [verdict], seen = judged([{"question": LONG, "context": LONG}], truncate={"context": "tail"})
+    assert (verdict.status, seen) == (Status.INPUT_TOO_LONG, [])
+
+
+def test_equal_prompts_are_still_asked_once_and_pairs_are_cut_alike():
+    from localjudge.library import find_metric
+
+    metric = find_metric(PAIR)
+    [first, second] = metric.pair.inputs
+    row = {column: "Short." for column in metric.columns().values()}
+    row |= {metric.columns()[first]: LONG, metric.columns()[second]: LONG + " Really."}
+    (one, two), seen = judged(
+        [row, row], metric, context_length=8000, truncate={first: "tail", second: "tail"}
+    )
+    assert (one.status, two.status) == (Status.OK, Status.OK)
+    assert len(seen) == 2  # both orders, once
+    shown = [{line for line in prompt.splitlines() if MARK in line} for prompt in seen]
+    assert shown[0] == shown[1]
+    assert len(shown[0]) == 2
+
+
+@pytest.mark.parametrize(
+    ("truncate", "says"), [({"context": "end"}, "truncate"), ({"contxt": "tail"}, "contxt")]
+)
+def test_an_unknown_part_or_input_is_refused_before_the_model_is_loaded(
+    tmp_path, toy, truncate, says
+):
+    data = tmp_path / "rows.jsonl"
+    data.write_text(json.dumps({"question": "a", "context": "b"}) + "\n")
+    with pytest.raises(ConfigError, match=says):
+        run_file(
+            [SUPPORT],
+            data,
+            model=toy,
+            out=tmp_path / "run",
+            options={"truncate": truncate},
+            open_judge=lambda *_, **__: pytest.fail("the model was loaded"),
+        )
+
+
+def test_the_summary_counts_them(tmp_path, toy):
+    data = tmp_path / "rows.jsonl"
+    rows = [{"question": "a", "context": text} for text in (LONG, "Short.", LONG + "!")]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def open_judge(*_, engine, settings, **options):
+        return Judge(ScriptedEngine(context_length=2000), **options)
+
+    result = run_file(
+        [SUPPORT],
+        data,
+        model=toy,
+        out=tmp_path / "run",
+        options={"truncate": {"context": "middle"}},
+        open_judge=open_judge,
+    )
+    assert (result.failed, result.tallies[0].shortened) == (0, 2)
+    settings = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert settings["options"]["truncate"] == {"context": "middle"}
+
+
+def test_a_row_of_a_task_is_asked_with_its_own_texts_unless_cut():
+    with Judge(ScriptedEngine(context_length=2000), truncate={"context": "tail"}) as judge:
+        task = judge.prepare(SUPPORT)
+        asked = judge.ask(task, [Row("1", {"question": "a", "context": "Short."})])
+    [question] = asked.asked[0]
+    assert MARK not in question.body
