@@ -21,7 +21,7 @@ def shortened(
     Of several inputs that may be cut, each keeps the same share of its characters.
 
     Args:
-        texts: The text of each input.
+        texts: The text of each input; together they are too long.
         cuts: Inputs that may be cut, and the part that is then cut out of each.
         fits: Whether a prompt with these texts is short enough.
     """
