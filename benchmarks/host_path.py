@@ -88,7 +88,7 @@ def main() -> None:
         )
     print(f"memory: {memory.start:.0f} MB at the start, at most {memory.growth:.0f} MB above it")
     document = {
-        "model": str(options.model),
+        "model": options.model.name,
         "rows": options.rows,
         "ok": sum(tally.ok for tally in result.tallies),
         **rates,

@@ -61,9 +61,9 @@ def main() -> None:
         measurements = measure(work, folder, options)
         figures = summarise(measurements, work, ModelShape.read(model), peak)
     document = {
-        "model": f"toy with the tokenizer of {options.model}"
+        "model": f"toy with the tokenizer of {options.model.name}"
         if options.toy
-        else str(options.model),
+        else options.model.name,
         "rows": options.rows,
         **figures,
         "roofline_counts": COUNTED,
