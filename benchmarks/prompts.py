@@ -75,6 +75,8 @@ def main() -> None:
         "machine": describe(),
         "versions": versions(),
     }
+    if options.json:
+        options.json.write_text(json.dumps(document) + "\n", encoding="utf-8")
     print(json.dumps(document))
 
 
@@ -90,6 +92,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=100, help="the most rows of a file")
     parser.add_argument("--seed", type=int, default=0, help="which rows are drawn")
     parser.add_argument("--only", nargs="*", metavar="FILE", help="only these, without .jsonl")
+    parser.add_argument("--json", type=Path, help="also write the JSON document to this file")
     return parser.parse_args()
 
 

@@ -18,9 +18,10 @@ from localjudge.answers import Open
 from localjudge.encoding import PromptMode
 from localjudge.engines import pick_engine
 from localjudge.errors import ConfigError, RunError
-from localjudge.judge import Asked, Judge, Options, check_choice
+from localjudge.judge import Asked, Judge
 from localjudge.metrics import Metric
 from localjudge.models import find_model, fingerprint
+from localjudge.options import Options, check_choice
 from localjudge.records import Row, Status
 from localjudge.store import RunStore, Tally
 from localjudge.tables import check_table, checked_rows, open_table
@@ -105,7 +106,7 @@ def run_file(
         engine: Name of the engine; `auto` is the one that suits this machine.
         settings: Further options of the engine.
         prompt_mode: See `Judge`.
-        options: Decoding, explanations and the like: arguments of `judge.Options`.
+        options: Decoding, explanations and the like: arguments of `options.Options`.
         mapping: Input to column, for every metric that has the input.
         id_column: Column of the rows' ids; by default `id`, else the row's number.
         limit: Judge only so many rows, from the first.
@@ -118,7 +119,7 @@ def run_file(
         LocaljudgeError: the run was stopped for another reason; verdicts made before are kept.
     """
     check_choice("prompt_mode", prompt_mode, get_args(PromptMode))
-    asking = Options(**(options or {}))
+    asking = Options.of(options or {})
     for metric in metrics:
         check_asking(metric, explain=asking.explain, orders=asking.permute_labels)
     columns = _columns(metrics, mapping or {})
