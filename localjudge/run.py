@@ -14,7 +14,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from localjudge.answers import Open
 from localjudge.encoding import PromptMode
 from localjudge.engines import pick_engine
 from localjudge.errors import ConfigError, RunError
@@ -189,7 +188,8 @@ def _columns(metrics: Sequence[Metric], mapping: Mapping[str, str]) -> dict[str,
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"the metric {name} is given twice", field="metrics")
-    known = {name for metric in metrics for name in metric.inputs}
+    columns = {metric.name: metric.columns() for metric in metrics}
+    known = {name for each in columns.values() for name in each}
     for name in mapping:
         if name not in known:
             raise ConfigError(
@@ -198,7 +198,9 @@ def _columns(metrics: Sequence[Metric], mapping: Mapping[str, str]) -> dict[str,
                 hint=f"inputs: {', '.join(sorted(known))}",
             )
     return {
-        metric.name: metric.columns({k: v for k, v in mapping.items() if k in metric.inputs})
+        metric.name: metric.columns(
+            {name: column for name, column in mapping.items() if name in columns[metric.name]}
+        )
         for metric in metrics
     }
 
@@ -214,8 +216,6 @@ def _required(
         for name, column in columns[metric.name].items():
             if name not in metric.optional or name in mapping:
                 required[column] = None
-        if isinstance(metric.answers, Open):
-            required[metric.answers.column] = None
     return required
 
 
