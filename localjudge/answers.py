@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from localjudge.errors import MetricError
 from localjudge.labels import Label, check_labels, folded
+from localjudge.scales import check_meanings, check_step
 
 Kind = Literal["classify", "score", "text"]
 Value = str | int
@@ -116,7 +117,17 @@ class Labels(_Closed):
 
     @staticmethod
     def entries(labels: Mapping[str, str | Label] | Sequence[str]) -> tuple[Label, ...]:
-        """Return what `of` would build from, unchecked."""
+        """Return what `of` would build from, unchecked.
+
+        Raises:
+            MetricError: it is neither a mapping nor a list.
+        """
+        if isinstance(labels, str) or not isinstance(labels, Iterable):
+            raise MetricError(
+                f"{labels!r} is of type {type(labels).__name__}, not labels",
+                field="answers.labels",
+                hint="give a mapping of label to meaning, or a list of labels",
+            )
         if not isinstance(labels, Mapping):
             return tuple(Label(name) for name in labels)
         return tuple(
@@ -145,7 +156,8 @@ class Scale(_Closed):
     """Every integer from `low` to `high`, with the meaning of those that have one.
 
     Raises:
-        MetricError: `low` is not below `high`, or a meaning stands outside the scale.
+        MetricError: a step is not an integer from -9999 to 9999, `low` is not below `high`, or a
+            meaning is not text or stands outside the scale.
     """
 
     low: int = 1
@@ -155,16 +167,18 @@ class Scale(_Closed):
 
     def __post_init__(self) -> None:
         for bound in (self.low, self.high):
-            if isinstance(bound, bool) or not isinstance(bound, int):
-                raise MetricError(f"{bound!r} is not an integer", field="answers.scale")
+            check_step(bound)
         if self.low >= self.high:
             raise MetricError(
                 f"a scale from {self.low} to {self.high} leaves nothing to decide",
                 field="answers.scale",
                 hint="the low end must be below the high end",
             )
-        for step, _ in self.meaning:
-            if isinstance(step, bool) or not isinstance(step, int) or step not in self.values:
+        for step, meaning in self.meaning:
+            check_step(step)
+            if not isinstance(meaning, str):
+                raise MetricError(f"{meaning!r} is not text", field=f"answers.scale.{step}")
+            if not self.low <= step <= self.high:
                 raise MetricError(
                     f"{step!r} is not on the scale from {self.low} to {self.high}",
                     field="answers.scale",
@@ -175,18 +189,10 @@ class Scale(_Closed):
         """Build from `{1: meaning, ...}`; the ends are the smallest and the largest key.
 
         Raises:
-            MetricError: the mapping is empty, or a step between the ends is missing.
+            MetricError: it is no mapping or an empty one, or a step between the ends is missing.
         """
-        if not meanings:
-            raise MetricError("the scale is empty", field="answers.scale")
-        scale = cls(min(meanings), max(meanings), tuple(sorted(meanings.items())))
-        missing = [value for value in scale.values if value not in meanings]
-        if missing:
-            raise MetricError(
-                f"the scale from {scale.low} to {scale.high} has no meaning for {missing}",
-                field="answers.scale",
-            )
-        return scale
+        check_meanings(meanings)
+        return cls(min(meanings), max(meanings), tuple(sorted(meanings.items())))
 
     @property
     def values(self) -> tuple[int, ...]:

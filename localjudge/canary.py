@@ -26,7 +26,7 @@ def check_engine(engine: Engine, encoder: PromptEncoder, *, guided: bool) -> Non
         EngineError: what came back is no allowed answer, or no probability.
     """
     frame = encoder.frame(_SYSTEM, _QUESTION)
-    prompt = [*frame.head, *frame.tail]
+    prompt = frame.close([*frame.head, *frame.tail], "")
     if guided:
         budget = 1 + max(len(text.encode()) for text in _ANSWERS.documents)
         [draft] = engine.write([prompt], _ANSWERS.pattern, budget)

@@ -15,7 +15,7 @@ import typer
 from localjudge.answers import Kind
 from localjudge.encoding import PromptMode
 from localjudge.errors import ConfigError, LocaljudgeError
-from localjudge.judge import Decoding
+from localjudge.options import Decoding
 
 FINISHED_WITH_FAILURES = 3
 _GRACE = 3.0  # seconds that a process of an engine has to end by itself
@@ -122,6 +122,12 @@ def run(
     explain_tokens: Annotated[
         int, typer.Option(min=1, help="The most tokens of an explanation.")
     ] = 120,
+    think: Annotated[
+        bool, typer.Option("--think", help="Let the model think first, if it has a mode for it.")
+    ] = False,
+    think_tokens: Annotated[
+        int, typer.Option(min=1, help="The most tokens of its thoughts.")
+    ] = 1024,
     permute_labels: Annotated[
         int, typer.Option(min=1, help="Ask with the labels in N orders, and average.")
     ] = 1,
@@ -167,6 +173,8 @@ def run(
                 "decoding": decoding,
                 "explain": explain,
                 "explain_tokens": explain_tokens,
+                "think": think,
+                "think_tokens": think_tokens,
                 "permute_labels": permute_labels,
                 "truncate": _pairs(truncate or [], "--truncate", "INPUT=PART"),
             },

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from localjudge.answers import Text
 from localjudge.canary import check_engine
 from localjudge.encoding import PromptEncoder, PromptMode
 from localjudge.engines import open_engine
 from localjudge.engines.base import Draft, Engine, Failure
-from localjudge.errors import ConfigError, DataError, TokenizerError
+from localjudge.errors import DataError, TokenizerError
 from localjudge.explanations import PATTERN
+from localjudge.models import load_tokenizer
 from localjudge.offline import go_offline
+from localjudge.options import Options, check_choice
 from localjudge.outcomes import (
     Outcome,
     Prompt,
@@ -24,63 +26,18 @@ from localjudge.outcomes import (
     join,
     parse_answer,
     read_choice,
+    think,
     token_count,
     too_long,
 )
 from localjudge.records import Row, Status, Verdict
 from localjudge.tasks import Question, Task, Variant, by_frame
-from localjudge.toml_file import closest
-from localjudge.truncation import Part, shortened
+from localjudge.truncation import shortened
 
 if TYPE_CHECKING:
     from localjudge.metrics import Metric
 
-Decoding = Literal["direct", "guided"]
 _WRITTEN = 8  # how many times as long a row takes, about, that the model writes for
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How a judge asks.
-
-    Attributes:
-        decoding: `direct` reads the probability of each answer; `guided` lets outlines constrain
-            the model token by token, and knows no probabilities.
-        explain: Whether the model writes an explanation before its verdict.
-        explain_tokens: The most tokens of an explanation; a longer one is cut at a whole word.
-        permute_labels: In how many orders of its labels a classification is asked.
-        truncate: Inputs that are cut where a prompt would be too long, and which part of each is
-            cut out: `head`, `tail` or `middle`. By default nothing is: such a row has no verdict.
-
-    Raises:
-        ConfigError: an option is out of its range, or two do not go together.
-    """
-
-    decoding: Decoding = "direct"
-    explain: bool = False
-    explain_tokens: int = 120
-    permute_labels: int = 1
-    truncate: Mapping[str, Part] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        check_choice("decoding", self.decoding, get_args(Decoding))
-        for part in self.truncate.values():
-            check_choice("truncate", part, get_args(Part))
-        for name in ("explain_tokens", "permute_labels"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{getattr(self, name)} is not positive", field=name)
-        if self.permute_labels > 1 and self.decoding == "guided":
-            raise ConfigError(
-                "guided decoding knows no probabilities, which several orders would be joined by",
-                field="permute_labels",
-                hint="use decoding `direct`, or ask in one order",
-            )
-
-
-def check_choice(name: str, value: str, known: Sequence[str]) -> None:
-    """Raise ConfigError unless the option `name` has one of the `known` values."""
-    if value not in known:
-        raise ConfigError(f"{value!r} is unknown", field=name, hint=closest(str(value), known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +66,16 @@ class Judge:
         options: Arguments of `Options`.
 
     Raises:
-        ConfigError: an option is wrong.
+        ConfigError: an option is wrong, or the model is to think and has no thinking mode.
         TemplateError, TokenizerError: the model cannot carry prompts; see `PromptEncoder`.
     """
 
     def __init__(self, engine: Engine, *, prompt_mode: PromptMode = "chat", **options: Any) -> None:
         check_choice("prompt_mode", prompt_mode, get_args(PromptMode))
         self.engine = engine
-        self.options = Options(**options)
+        self.options = Options.of(options)
         self._closed = False
-        self.encoder = PromptEncoder(engine.tokenizer, mode=prompt_mode)
+        self.encoder = PromptEncoder(engine.tokenizer, mode=prompt_mode, think=self.options.think)
 
     @classmethod
     def open(
@@ -145,8 +102,10 @@ class Judge:
             EngineError: the engine cannot load it.
         """
         check_choice("prompt_mode", prompt_mode, get_args(PromptMode))
-        Options(**options)  # what is wrong with them is said before the model is loaded
+        asking = Options.of(options)  # what is wrong with them is said before the model is loaded
         go_offline()
+        if asking.think:
+            PromptEncoder(load_tokenizer(model), mode=prompt_mode, think=True)
         opened = open_engine(engine, model, **(settings or {}))
         return cls(opened, prompt_mode=prompt_mode, **options)
 
@@ -162,7 +121,8 @@ class Judge:
     @property
     def chunk_rows(self) -> int:
         """How many rows are judged and stored at once; fewer where the model writes."""
-        writes = self.options.explain or self.options.decoding == "guided"
+        options = self.options
+        writes = options.explain or options.think or options.decoding == "guided"
         return max(1, self.engine.chunk_rows // (_WRITTEN if writes else 1))
 
     def check_engine(self) -> None:
@@ -239,6 +199,9 @@ class Judge:
                     outcomes[question] = made
                 else:
                     prompts[question] = made
+            if self.options.think:
+                prompts, refused = self._think(prompts)
+                outcomes |= refused
             if task.explain:
                 prompts, refused = self._explain(prompts)
                 outcomes |= refused
@@ -262,9 +225,12 @@ class Judge:
         """Return the prompt; one that leaves no room for the answer is refused whole."""
         if isinstance(ids, TokenizerError):
             return Refusal(Status.ENGINE_ERROR, str(ids))
-        prompt = Prompt(variant, variant.opening.extend(ids), len(ids))
-        room = len(prompt.ids) - len(ids) + variant.answer_tokens
-        room += self.options.explain_tokens if variant.messages.explain else 0
+        options = self.options
+        opened = variant.opening.extend(variant.frame.close(ids, ""))
+        prompt = Prompt(variant, ids if options.think else opened, len(ids))
+        room = len(opened) - len(ids) + variant.answer_tokens
+        room += options.think_tokens if options.think else 0
+        room += options.explain_tokens if variant.messages.explain else 0
         if len(ids) + room <= self.engine.context_length:
             return prompt
         error = (
@@ -297,6 +263,19 @@ class Judge:
                 made[question] = replace(prompt, left_out=left_out)
         return questions
 
+    def _think(
+        self, prompts: Mapping[Question, Prompt]
+    ) -> tuple[dict[Question, Prompt], dict[Question, Outcome]]:
+        """Let the model think; a prompt then goes on to where its answer begins."""
+        ids = [prompt.ids for prompt in prompts.values()]
+        drafts = self.engine.think(ids, self.options.think_tokens) if prompts else []
+        return _sorted_out(
+            {
+                question: think(prompt, draft)
+                for (question, prompt), draft in zip(prompts.items(), drafts, strict=True)
+            }
+        )
+
     def _explain(
         self, prompts: Mapping[Question, Prompt]
     ) -> tuple[dict[Question, Prompt], dict[Question, Outcome]]:
@@ -306,15 +285,8 @@ class Judge:
         lost to it.
         """
         content, budget = self.encoder.content, self.options.explain_tokens
-        explained: dict[Question, Prompt] = {}
-        failed: dict[Question, Outcome] = {}
-        for question, draft in self._drafts(prompts, lambda _: (PATTERN, budget)).items():
-            prompt = explain(prompts[question], draft, content)
-            if isinstance(prompt, Refusal):
-                failed[question] = prompt
-            else:
-                explained[question] = prompt
-        return explained, failed
+        drafts = self._drafts(prompts, lambda _: (PATTERN, budget))
+        return _sorted_out({q: explain(prompts[q], draft, content) for q, draft in drafts.items()})
 
     def _read(self, prompts: Mapping[Question, Prompt]) -> dict[Question, Outcome]:
         """Read each answer's probability at the places where the answers part."""
@@ -366,3 +338,17 @@ def _questions(task: Task, row: Row) -> list[Question] | Refusal:
         return Refusal(Status.MISSING_INPUT, f"{error.field}: {error.problem}")
     except RecursionError:
         return Refusal(Status.MISSING_INPUT, "a value is nested too deeply")
+
+
+def _sorted_out(
+    written: Mapping[Question, Prompt | Refusal],
+) -> tuple[dict[Question, Prompt], dict[Question, Outcome]]:
+    """Part the prompts that go on from the questions that end here."""
+    going_on: dict[Question, Prompt] = {}
+    failed: dict[Question, Outcome] = {}
+    for question, prompt in written.items():
+        if isinstance(prompt, Refusal):
+            failed[question] = prompt
+        else:
+            going_on[question] = prompt
+    return going_on, failed

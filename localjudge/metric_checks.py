@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, get_args
 
-from localjudge.answers import Labels, Open, Scale, Text, Value, document
+from localjudge.answers import AnswerSpace, Labels, Open, Scale, Text, Value, document
 from localjudge.errors import MetricError
 from localjudge.metric_file import Direction
 from localjudge.templates import CHOICES, Template
@@ -25,8 +25,10 @@ def check_metric(metric: Metric) -> None:
     Raises:
         MetricError: they do not; the field is named as in a metric file.
     """
+    _check_types(metric)
     _check_names(metric)
     _check_user(metric)
+    _check_rubric(metric)
     if metric.system is not None:
         _check_system(metric, metric.system)
     if metric.pair is not None:
@@ -48,12 +50,37 @@ def check_name(name: str) -> None:
     Raises:
         MetricError: it cannot.
     """
-    if not _METRIC_NAME.fullmatch(name):
+    if not isinstance(name, str) or not _METRIC_NAME.fullmatch(name):
         raise MetricError(
             f"{name!r} cannot be the name of a metric",
             field="name",
             hint="use letters, digits, `_`, `.` and `-`, and begin with a letter, digit or `_`",
         )
+
+
+def _check_types(metric: Metric) -> None:
+    if not isinstance(metric.answers, AnswerSpace):
+        raise MetricError(
+            f"{metric.answers!r} is no answer space",
+            field="answers",
+            hint="use Labels, Scale, Text or Open",
+        )
+    texts: dict[str, object] = {
+        "description": metric.description,
+        "prompt.user": metric.user,
+        "prompt.definition": metric.definition,
+        "prompt.system": "" if metric.system is None else metric.system,
+        **{f"inputs.{name}": column for name, column in metric.inputs.items()},
+    }
+    for index, example in enumerate(metric.examples):
+        if not isinstance(example.inputs, Mapping):
+            raise MetricError("this is not a mapping", field=f"examples[{index}].inputs")
+        texts[f"examples[{index}].reasoning"] = example.reasoning
+        for name, text in example.inputs.items():
+            texts[f"examples[{index}].inputs.{name}"] = text
+    for field, text in texts.items():
+        if not isinstance(text, str):
+            raise MetricError(f"{text!r} is of type {type(text).__name__}, not text", field=field)
 
 
 def _check_names(metric: Metric) -> None:
@@ -62,12 +89,12 @@ def _check_names(metric: Metric) -> None:
         raise MetricError(
             f"unknown direction {metric.direction!r}",
             field="direction",
-            hint=closest(metric.direction, get_args(Direction)),
+            hint=closest(str(metric.direction), get_args(Direction)),
         )
     if not metric.inputs:
         raise MetricError("no input is declared, so there is nothing to judge", field="inputs")
     for name, column in metric.inputs.items():
-        if not _INPUT_NAME.fullmatch(name):
+        if not isinstance(name, str) or not _INPUT_NAME.fullmatch(name):
             raise MetricError(
                 f"{name!r} cannot be the name of an input",
                 field="inputs",
@@ -105,6 +132,23 @@ def _check_user(metric: Metric) -> None:
                 field="prompt.user",
                 hint=f"put {{{name}}} where its text belongs, or do not declare it",
             )
+
+
+def _check_rubric(metric: Metric) -> None:
+    """Make sure that the parts that are the same for all rows do not ask for a row's text."""
+    rubric = {
+        "prompt.definition": metric.definition,
+        **{f"prompt.steps[{index}]": step for index, step in enumerate(metric.steps)},
+        **{f"prompt.notes[{index}]": note for index, note in enumerate(metric.notes)},
+    }
+    for field, text in rubric.items():
+        for name in Template.parse(text).names:
+            if name in metric.inputs:
+                raise MetricError(
+                    f"{{{name}}} is filled in `user` alone; here it would stay as it is",
+                    field=field,
+                    hint=f"call it by a word, such as: the {name}",
+                )
 
 
 def _check_system(metric: Metric, system: str) -> None:

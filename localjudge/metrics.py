@@ -133,17 +133,21 @@ class Metric:
     def columns(self, mapping: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the column that fills each input: the user's `mapping`, else the default.
 
+        Where each row brings its own labels, `choices` is the column of the lists.
+
         Raises:
             ConfigError: `mapping` names an input that the metric does not have.
         """
         given = mapping or {}
+        columns = dict(self.inputs)
+        if isinstance(self.answers, Open):
+            columns[CHOICES] = self.answers.column
         for name in given:
-            if name not in self.inputs:
+            if name not in columns:
                 raise ConfigError(
-                    f"the metric {self.name} has no input {name!r}",
-                    hint=closest(name, self.inputs),
+                    f"the metric {self.name} has no input {name!r}", hint=closest(name, columns)
                 )
-        return {**self.inputs, **given}
+        return {**columns, **given}
 
     def values(
         self, fields: Mapping[str, Any], columns: Mapping[str, str]
@@ -159,7 +163,8 @@ class Metric:
         """
         texts: dict[str, str] = {}
         missing: list[str] = []
-        for name, column in columns.items():
+        for name in self.inputs:
+            column = columns[name]
             try:
                 text = as_text(lookup(fields, column))
             except DataError as error:
@@ -227,7 +232,7 @@ def classifier(
     Raises:
         MetricError: what is wrong in a metric file is wrong here too.
     """
-    for label, entry in labels.items():
+    for label, entry in labels.items() if isinstance(labels, Mapping) else ():
         if isinstance(entry, Label) and entry.name != label:
             raise MetricError(
                 f"the entry of {label!r} is a Label named {entry.name!r}",
@@ -244,7 +249,7 @@ def classifier(
         definition=definition,
         steps=_texts(steps, "prompt.steps"),
         notes=_texts(notes, "prompt.notes"),
-        examples=tuple(examples),
+        examples=_examples(examples),
     )
 
 
@@ -277,7 +282,7 @@ def scorer(
         definition=definition,
         steps=_texts(steps, "prompt.steps"),
         notes=_texts(notes, "prompt.notes"),
-        examples=tuple(examples),
+        examples=_examples(examples),
     )
 
 
@@ -288,6 +293,19 @@ def _columns(inputs: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
 
 
 def _texts(texts: Sequence[str], field: str) -> tuple[str, ...]:
-    if isinstance(texts, str):  # a sequence too, but of single characters
-        raise MetricError("this is one text where a list of texts belongs", field=field)
+    # A text is a sequence too, but of single characters.
+    if isinstance(texts, str) or not isinstance(texts, Sequence):
+        raise MetricError(
+            f"this is of type {type(texts).__name__} where a list of texts belongs", field=field
+        )
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise MetricError(f"{text!r} is not text", field=f"{field}[{index}]")
     return tuple(texts)
+
+
+def _examples(examples: Sequence[Example]) -> tuple[Example, ...]:
+    listed = isinstance(examples, Sequence) and not isinstance(examples, str)
+    if not listed or not all(isinstance(example, Example) for example in examples):
+        raise MetricError("examples are a list of Example", field="examples")
+    return tuple(examples)

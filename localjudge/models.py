@@ -88,9 +88,13 @@ def find_model(name_or_dir: str | PathLike[str]) -> ModelFolder:
     """
     wanted = os.fspath(name_or_dir)
     path = Path(os.path.expanduser(wanted))
-    if re.fullmatch(r"\w[\w.-]*", wanted) and (_models() / wanted).is_dir():
-        path = _models() / wanted
-    if not path.is_dir():
+    try:
+        if re.fullmatch(r"\w[\w.-]*", wanted) and (_models() / wanted).is_dir():
+            path = _models() / wanted
+        there = path.is_dir()
+    except OSError as error:  # the way to it cannot be searched, or it is too long
+        raise ModelError(f"cannot be read: {error.strerror}", path=path) from None
+    if not there:
         installed = ", ".join(folder.name for folder in _installed()) or "none"
         raise ModelError(
             f"no folder {wanted!r}, and nothing is downloaded at run time",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import fsum, isfinite
@@ -20,6 +21,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Thoughts:
+    """What the model thought before its answer.
+
+    Attributes:
+        text: The text.
+        cut: Whether the budget ended before the text did.
+        tokens: Tokens that the model wrote.
+    """
+
+    text: str
+    cut: bool
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Prompt:
     """A prompt under way.
 
@@ -27,6 +43,7 @@ class Prompt:
         variant: The way of asking that it belongs to.
         ids: Its token ids, with what the model is to go on from.
         tokens: How many of them are the prompt proper.
+        thoughts: What the model thought, if it was to think.
         explanation: The explanation that the model wrote, if any.
         left_out: How many tokens an input was too long by, and was cut.
     """
@@ -34,8 +51,14 @@ class Prompt:
     variant: Variant
     ids: list[int]
     tokens: int
+    thoughts: Thoughts | None = None
     explanation: Explanation | None = None
     left_out: int = 0
+
+    @property
+    def written(self) -> tuple[Thoughts | Explanation, ...]:
+        """What the model has written so far."""
+        return tuple(each for each in (self.thoughts, self.explanation) if each is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +122,23 @@ def read_choice(prompt: Prompt, result: Choice | Failure) -> Outcome:
     return Answer(_best(prompt, choice.log_probs), prompt, choice=choice)
 
 
+def think(prompt: Prompt, draft: Draft | Failure) -> Prompt | Refusal:
+    """Return the prompt with what the model thought behind it, up to where its answer begins.
+
+    Thoughts that their budget cuts off end at their last whole word.
+    """
+    if isinstance(draft, Failure):
+        return Refusal(Status.ENGINE_ERROR, draft.error, prompt)
+    cut = draft.finish_reason == "length"
+    text = (re.sub(r"\s\S*\Z", "", draft.text) if cut else draft.text).strip()
+    try:
+        closed = prompt.variant.frame.close(prompt.ids, text)
+    except TokenizerError as error:
+        return _unreadable(Status.INVALID_OUTPUT, str(error), prompt, draft)
+    thoughts = Thoughts(text, cut, len(draft.ids))
+    return replace(prompt, ids=prompt.variant.opening.extend(closed), thoughts=thoughts)
+
+
 def explain(prompt: Prompt, draft: Draft | Failure, content: ContentTokenizer) -> Prompt | Refusal:
     """Return the prompt with the explanation that was written behind it."""
     if isinstance(draft, Failure):
@@ -136,15 +176,15 @@ def join(metric: Metric, row: Row, outcomes: Sequence[Outcome]) -> Verdict:
     question has no answer, the row has no verdict.
     """
     prompts = [outcome.prompt for outcome in outcomes if outcome.prompt is not None]
-    explanations = [prompt.explanation for prompt in prompts if prompt.explanation is not None]
+    written = [each for prompt in prompts for each in prompt.written]
     common: dict[str, Any] = {
         "id": row.id,
         "metric": metric.name,
         "direction": metric.direction,
-        "truncated": any(explanation.cut for explanation in explanations),
+        "truncated": any(each.cut for each in written),
         "prompt_tokens": sum(prompt.tokens for prompt in prompts),
         "output_tokens": sum(outcome.written for outcome in outcomes)
-        + sum(explanation.tokens for explanation in explanations),
+        + sum(each.tokens for each in written),
     }
     answers = []
     for outcome in outcomes:
@@ -174,14 +214,15 @@ def _with_value(metric: Metric, answers: Sequence[Answer]) -> dict[str, Any]:
     value, metadata = _agreed(metric, answers)
     variant = answers[0].prompt.variant  # the first is asked in the declared order
     space = variant.answers
-    explanation = _explanation_of(value, answers)
+    leading = _leading(value, answers).prompt
+    explanation, thoughts = leading.explanation, leading.thoughts
     fields: dict[str, Any] = {
         "status": Status.OK,
         "value": value,
         "label": value if space.kind == "classify" and isinstance(value, str) else None,
         "score": space.score(value),
         "explanation": None if explanation is None else explanation.text,
-        "metadata": metadata,
+        "metadata": metadata | ({} if thoughts is None else {"thinking": thoughts.text}),
     }
     choices = [answer.choice for answer in answers if answer.choice is not None]
     if not choices:
@@ -218,14 +259,14 @@ def _joint_value(answers: Sequence[Answer]) -> Value:
     return _best(answers[0].prompt, _mean(distributions))
 
 
-def _explanation_of(value: Value, answers: Sequence[Answer]) -> Explanation | None:
-    """Return the first explanation that led to `value`, else the first of all.
+def _leading(value: Value, answers: Sequence[Answer]) -> Answer:
+    """Return the first answer that is `value`, else the first of all: its reasons are shown.
 
-    Where a pair was shown in the other order, an explanation speaks of the two the wrong way round.
+    Where a pair was shown in the other order, they speak of the two the wrong way round.
     """
     declared = [answer for answer in answers if not answer.prompt.variant.swapped]
     leading = [answer for answer in declared if answer.value == value]
-    return (leading or declared)[0].prompt.explanation
+    return (leading or declared)[0]
 
 
 def _mean(distributions: Sequence[Sequence[float]]) -> tuple[float, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -14,13 +14,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from localjudge.answers import Open
 from localjudge.encoding import PromptMode
 from localjudge.engines import pick_engine
 from localjudge.errors import ConfigError, RunError
-from localjudge.judge import Asked, Judge, Options, check_choice
+from localjudge.judge import Asked, Judge
 from localjudge.metrics import Metric
 from localjudge.models import find_model, fingerprint
+from localjudge.options import Options, check_choice
 from localjudge.records import Row, Status
 from localjudge.store import RunStore, Tally
 from localjudge.tables import check_table, checked_rows, open_table
@@ -105,7 +105,7 @@ def run_file(
         engine: Name of the engine; `auto` is the one that suits this machine.
         settings: Further options of the engine.
         prompt_mode: See `Judge`.
-        options: Decoding, explanations and the like: arguments of `judge.Options`.
+        options: Decoding, explanations and the like: arguments of `options.Options`.
         mapping: Input to column, for every metric that has the input.
         id_column: Column of the rows' ids; by default `id`, else the row's number.
         limit: Judge only so many rows, from the first.
@@ -118,11 +118,12 @@ def run_file(
         LocaljudgeError: the run was stopped for another reason; verdicts made before are kept.
     """
     check_choice("prompt_mode", prompt_mode, get_args(PromptMode))
-    asking = Options(**(options or {}))
+    asking = Options.of(options or {})
     for metric in metrics:
         check_asking(metric, explain=asking.explain, orders=asking.permute_labels)
     columns = _columns(metrics, mapping or {})
-    _check_inputs(metrics, asking.truncate, "truncate")
+    inputs = {name for metric in metrics for name in metric.inputs}
+    _check_inputs(inputs, asking.truncate, "truncate")
     table = open_table(data, id_column=id_column, limit=limit)
     check = check_table(table, _required(metrics, columns, mapping or {}))
     folder = find_model(model)
@@ -189,15 +190,17 @@ def _columns(metrics: Sequence[Metric], mapping: Mapping[str, str]) -> dict[str,
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"the metric {name} is given twice", field="metrics")
-    _check_inputs(metrics, mapping, "map")
+    columns = {metric.name: metric.columns() for metric in metrics}
+    _check_inputs({name for each in columns.values() for name in each}, mapping, "map")
     return {
-        metric.name: metric.columns({k: v for k, v in mapping.items() if k in metric.inputs})
+        metric.name: metric.columns(
+            {name: column for name, column in mapping.items() if name in columns[metric.name]}
+        )
         for metric in metrics
     }
 
 
-def _check_inputs(metrics: Sequence[Metric], names: Iterable[str], field: str) -> None:
-    known = {name for metric in metrics for name in metric.inputs}
+def _check_inputs(known: Collection[str], names: Iterable[str], field: str) -> None:
     for name in names:
         if name not in known:
             raise ConfigError(
@@ -218,8 +221,6 @@ def _required(
         for name, column in columns[metric.name].items():
             if name not in metric.optional or name in mapping:
                 required[column] = None
-        if isinstance(metric.answers, Open):
-            required[metric.answers.column] = None
     return required
 
 

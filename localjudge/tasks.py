@@ -214,11 +214,12 @@ class Task:
     def _open_question(
         self, answers: Open, row: Row, values: dict[str, str]
     ) -> list[Question] | Refusal:
-        given = lookup(row.fields, answers.column)
+        column = self.columns[CHOICES]
+        given = lookup(row.fields, column)
         labels = _label_list(given)
         if labels is None:
             problem = "missing or blank:" if given is None else "no list of labels:"
-            return Refusal(Status.MISSING_INPUT, f"{problem} {answers.column}")
+            return Refusal(Status.MISSING_INPUT, f"{problem} {column}")
         if labels not in self._by_labels:
             if len(self._by_labels) >= _KEPT_LISTS:
                 self._by_labels.clear()
@@ -232,15 +233,16 @@ class Task:
     def _close(self, answers: Open, labels: tuple[str, ...]) -> Variant | Refusal:
         """Return how to ask by one list of labels; a bad list costs only the rows that have it."""
         if sum(map(len, labels)) > _LONGEST_LIST:
-            error = f"{answers.column}: more than {_LONGEST_LIST} characters of labels"
+            error = f"{self.columns[CHOICES]}: more than {_LONGEST_LIST} characters of labels"
             return Refusal(Status.INPUT_TOO_LONG, error)
+        column = self.columns[CHOICES]
         try:
             # The labels stand with the row, so messages and frame are the same for all lists.
             return self._variant(self._messages, answers.close(labels))
         except MetricError as error:
-            return Refusal(Status.MISSING_INPUT, f"{answers.column}: {error.problem}")
+            return Refusal(Status.MISSING_INPUT, f"{column}: {error.problem}")
         except TokenizerError as error:
-            return Refusal(Status.ENGINE_ERROR, f"{answers.column}: {error.problem}")
+            return Refusal(Status.ENGINE_ERROR, f"{column}: {error.problem}")
 
     def _variant(
         self, messages: Messages, answers: Closed | Text, *, swapped: bool = False

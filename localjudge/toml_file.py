@@ -60,6 +60,10 @@ def read_toml(shape: type[Shape], path: Path) -> Shape:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():  # a pipe would keep us
+            raise MetricError(
+                "this is not a regular file", path=path, hint="save what it gives to a file"
+            )
         data = path.read_bytes()
     except IsADirectoryError:
         raise MetricError(
@@ -71,8 +75,9 @@ def _read(path: Path) -> dict[str, Any]:
             path=path,
             hint="check the path (`localjudge metrics` lists the metrics that are shipped)",
         ) from None
-    except OSError as error:
-        raise MetricError(f"cannot be read: {error.strerror}", path=path) from None
+    except (OSError, ValueError) as error:  # a path cannot hold every character
+        problem = getattr(error, "strerror", None) or error
+        raise MetricError(f"cannot be read: {problem}", path=path) from None
     try:
         return tomllib.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:

@@ -235,7 +235,9 @@ def chatml(tokenizers: dict[str, Any]) -> PreTrainedTokenizerFast:
     return tokenizers["chatml"]
 
 
-def toy_model(folder: Path, tokenizer: PreTrainedTokenizerFast, *, seed: int = 0) -> Path:
+def toy_model(
+    folder: Path, tokenizer: PreTrainedTokenizerFast, *, seed: int = 0, positions: int = 4096
+) -> Path:
     """Write a two-layer random Llama with `tokenizer` to `folder`, in float32."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -249,7 +251,7 @@ def toy_model(folder: Path, tokenizer: PreTrainedTokenizerFast, *, seed: int = 0
         num_attention_heads=4,
         num_key_value_heads=2,
         head_dim=32,
-        max_position_embeddings=4096,
+        max_position_embeddings=positions,
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
         initializer_range=0.15,

@@ -141,3 +141,40 @@ def test_generated_rows_are_all_distinct_and_the_same_every_time() -> None:
     assert len(set(texts)) == len(texts) == 5050
     assert len({row["id"] for row in rows + others}) == 5050
     assert 38 <= sum(len(text.split()) for text in texts) / len(texts) <= 46
+
+
+def test_prompts_compares_metrics_with_labels_and_goes_on_where_it_was_stopped(
+    tmp_path: Path, toy: Path
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    texts = [f"text {number}" for number in range(24)]
+    files = {
+        "text_sentiment-vader": [("negative", "positive", "neutral")[i % 3] for i in range(24)],
+        "llm_text_frustration": [1 + i % 5 for i in range(24)],
+        "unknown": ["x"] * 24,
+    }
+    for name, labels in files.items():
+        rows = [
+            {"id": str(i), "text": text, "input": text, "label": label}
+            for i, (text, label) in enumerate(zip(texts, labels, strict=True))
+        ]
+        path = data / f"{name}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    options = ["--data", str(data), "--model", str(toy), "--engine", "transformers"]
+    halves = {}
+    for half in ("dev", "final"):
+        out = ["--out", str(tmp_path / half), "--half", half]
+        lines = run("prompts.py", *options, *out, home=tmp_path)
+        halves[half] = json.loads(lines[-1])["files"]
+        judged = tmp_path / half / "text_sentiment-vader" / "run" / "verdicts.jsonl"
+        before = judged.stat().st_mtime_ns
+        assert run("prompts.py", *options, *out, home=tmp_path)[:-1] == lines[:-1]
+        assert judged.stat().st_mtime_ns == before
+    for name in ("text_sentiment-vader", "llm_text_frustration"):
+        assert halves["dev"][name]["n"] + halves["final"][name]["n"] == 24
+    figures = halves["dev"]["text_sentiment-vader"]
+    assert (figures["ok"], figures["measure"]) == (1, "auroc")
+    assert 0 <= figures["interval"][0] <= figures["rank"] <= figures["interval"][1] <= 1
+    assert halves["final"]["llm_text_frustration"]["measure"] == "spearman"
+    assert halves["dev"].keys() == files.keys() - {"unknown"}

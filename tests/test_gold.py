@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from localjudge.answers import Open, document
+from localjudge.library import find_metric
+
 ROOT = Path(__file__).parents[1]
 GOLD = ROOT / "benchmarks" / "gold"
 PROMPTS = ROOT / "prompts"
@@ -114,6 +117,13 @@ def test_every_summary_keeps_to_the_limits_and_names_nothing() -> None:
         assert len(sentences) <= 2 and len(summary.split()) <= 30, row["id"]
         # A capital or a digit inside a sentence would be a name, a number or an address.
         assert not any(re.search(r"[A-Z0-9]", sentence[1:]) for sentence in sentences), row["id"]
+
+
+def test_every_answer_is_one_that_the_metric_allows(metric: str) -> None:
+    answers = find_metric(metric).answers
+    for row in rows(metric):
+        space = answers.close(row["choices"]) if isinstance(answers, Open) else answers
+        assert space.parse(document(row["label"])) == row["label"], row["id"]
 
 
 def test_every_text_is_filled_and_every_reason_is_one_line(metric: str) -> None:

@@ -15,6 +15,7 @@ from localjudge.engines.base import Choice, Draft, Failure
 from localjudge.engines.scripted import ScriptedEngine
 from localjudge.errors import ConfigError, DataError, EngineError, ModelError
 from localjudge.judge import Judge
+from localjudge.library import find_metric
 from localjudge.metrics import classifier, scorer
 from localjudge.records import VERDICT_FIELDS, Row, Status, Verdict
 
@@ -466,3 +467,24 @@ def test_a_label_that_holds_another_is_told_apart_by_equality():
 def test_an_answer_that_ends_with_its_budget_is_whole():
     verdict = guided(Draft('{"output": "negative"}', (1, 2), "length"))
     assert (verdict.status, verdict.value) == (Status.OK, "negative")
+
+
+def test_an_option_that_there_is_not_is_named_with_those_that_there_are():
+    with pytest.raises(ConfigError, match="no such option") as caught:
+        Judge.open("smollm2-135m", explian=True)
+    assert (caught.value.field, caught.value.hint) == ("explian", "did you mean 'explain'?")
+    with pytest.raises(ConfigError) as caught:
+        Judge(ScriptedEngine(), foo=1)
+    assert "think_tokens" in caught.value.hint
+
+
+def test_the_column_of_the_rows_own_labels_can_be_mapped():
+    topic = find_metric("topic")
+    judge = Judge(ScriptedEngine())
+    row = {"input": "a", "output": "b", "meta": {"subjects": ["tax", "visa"]}}
+    [verdict] = judge.run(topic, [row], mapping={"choices": "meta.subjects"})
+    assert verdict.probabilities.keys() == {"tax", "visa", "other"}
+    [verdict] = judge.run(topic, [row], mapping={"choices": "lists"})
+    assert (verdict.status, verdict.error) == (Status.MISSING_INPUT, "missing or blank: lists")
+    with pytest.raises(ConfigError, match="no input 'choices'"):
+        next(judge.run(TONE, [{"text": "x"}], mapping={"choices": "lists"}))

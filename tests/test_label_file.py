@@ -46,7 +46,7 @@ def test_a_scale_makes_a_metric_and_the_file_may_name_it(tmp_path):
         ('[labels]\na = "x"\nA = "y"\n', "labels.A", "differ only in case"),
         ('[labels]\na = 1\nb = "y"\n', "labels.a", "meaning, in quotes"),
         ('labels = ["a", "b"]\n', "labels", "table"),
-        ('[scale]\n1 = "a"\n3 = "b"\n', "scale", "[2]"),
+        ('[scale]\n1 = "a"\n3 = "b"\n', "scale", "for 2"),
         ('[label]\na = "x"\n', None, "unknown key 'label'"),
         ('name = "a b"\n' + LABELS, "name", "'a b'"),
         ('direction = "up"\n' + LABELS, "direction", "'up'"),

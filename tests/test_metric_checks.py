@@ -46,6 +46,9 @@ def test_plain_names_are_accepted(name):
         ({"system": "{answers}", "examples": example("no")}, "prompt.system", "examples", None),
         ({"system": "{answers}", "steps": ["a"]}, "prompt.steps", "not shown", "system"),
         ({"system": "{answers}", "definition": "a"}, "prompt.definition", "not shown", None),
+        ({"definition": "Is {answer} good?"}, "prompt.definition", "{answer}", "the answer"),
+        ({"steps": ["Read.", "See {answer}."]}, "prompt.steps[1]", "in `user` alone", None),
+        ({"notes": ["{answer}"]}, "prompt.notes[0]", "in `user` alone", None),
         ({"labels": {"a": ""}}, "answers.labels", "1 label", None),
         ({"labels": {True: "", False: ""}}, "answers.labels", "bool", '"True"'),
         ({"labels": {"a": Label("b"), "c": ""}}, "answers.labels.a", "'b'", None),
@@ -74,5 +77,75 @@ def test_an_example_on_a_scale_answers_with_an_integer_of_it(output):
 
 
 def test_a_scale_without_one_step_is_refused():
-    with pytest.raises(MetricError, match=r"\[2\]"):
+    with pytest.raises(MetricError, match=r"has no meaning for 2$"):
         scorer("m", {1: "bad", 3: "good"}, inputs=["a"], user="{a}")
+
+
+def test_a_list_of_labels_without_meanings_is_enough():
+    assert build(labels=["yes", "no"]).answers.values == ("yes", "no")
+
+
+def test_of_a_wide_gap_in_a_scale_only_the_first_steps_are_named():
+    with pytest.raises(MetricError, match=r"for 2, 3, 4, 5, 6 and 9992 more$"):
+        scorer("m", {1: "bad", 9999: "good"}, inputs=["a"], user="{a}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"name": 5}, "name"),
+        ({"name": None}, "name"),
+        ({"labels": 5}, "answers.labels"),
+        ({"labels": "ab"}, "answers.labels"),
+        ({"labels": {"a": None, "b": ""}}, "answers.labels.a"),
+        ({"labels": {"a": Label("a", 3), "b": ""}}, "answers.labels.a"),
+        ({"labels": {"a": Label("a", "", "1"), "b": ""}}, "answers.labels.a"),
+        ({"labels": {"a": Label("a", "", 10**400), "b": ""}}, "answers.labels.a"),
+        ({"labels": {"a": Label("a", "", True), "b": ""}}, "answers.labels.a"),
+        ({"inputs": 5}, "inputs"),
+        ({"inputs": [["answer"]]}, "inputs[0]"),
+        ({"inputs": {"answer": 5}}, "inputs.answer"),
+        ({"inputs": {5: "answer"}}, "inputs"),
+        ({"user": 5}, "prompt.user"),
+        ({"user": None}, "prompt.user"),
+        ({"definition": None}, "prompt.definition"),
+        ({"description": 5}, "description"),
+        ({"system": 5}, "prompt.system"),
+        ({"steps": 5}, "prompt.steps"),
+        ({"steps": ["a", 5]}, "prompt.steps[1]"),
+        ({"notes": [None]}, "prompt.notes[0]"),
+        ({"direction": None}, "direction"),
+        ({"direction": ["maximize"]}, "direction"),
+        ({"examples": 5}, "examples"),
+        ({"examples": ["a"]}, "examples"),
+        ({"examples": [Example("x", "", "yes")]}, "examples[0].inputs"),
+        ({"examples": [Example({"answer": 5}, "", "yes")]}, "examples[0].inputs.answer"),
+        ({"examples": [Example({"answer": "x"}, None, "yes")]}, "examples[0].reasoning"),
+        ({"examples": [Example({"answer": "x"}, "", ["yes"])]}, "examples[0].output"),
+    ],
+)
+def test_a_part_of_another_type_is_named_with_its_field(changes, field):
+    with pytest.raises(MetricError) as caught:
+        build(**changes)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "scale",
+    [
+        5,
+        [1, 2],
+        "12",
+        {"1": "a", "2": "b"},
+        {1: "a", "2": "b"},
+        {1: "a", 2.0: "b"},
+        {1: "a", 2: None},
+        {0: "a", 10**12: "b"},
+        {float("nan"): "a", 1: "b"},
+        {None: "a", 1: "b"},
+    ],
+)
+def test_a_scale_of_other_types_is_refused(scale):
+    with pytest.raises(MetricError) as caught:
+        scorer("m", scale, inputs=["a"], user="{a}")
+    assert caught.value.field.startswith("answers.scale")

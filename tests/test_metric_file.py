@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,7 @@ def test_a_byte_order_mark_is_accepted(tmp_path):
         (SCORE + LABELS, "answers", "scale alone, not labels", None),
         (SCORE + LABELS + '[answers.scale]\n1 = "a"\n2 = "b"\n', "answers", "scale alone", None),
         (SCORE + "[answers]\n", "answers", "not nothing", None),
-        (SCORE + '[answers.scale]\n1 = "a"\n3 = "b"\n', "answers.scale", "[2]", None),
+        (SCORE + '[answers.scale]\n1 = "a"\n3 = "b"\n', "answers.scale", "for 2", None),
         (SCORE + '[answers.scale]\n1 = "a"\n01 = "b"\n', "answers.scale", "'01'", None),
         (SCORE + '[answers.scale]\n1 = "a"\n1000000000 = "b"\n', "answers.scale", "integer", None),
         (SCORE + '[answers.scale]\nlow = "a"\nhigh = "b"\n', "answers.scale", "'low'", None),
@@ -135,3 +136,18 @@ def test_a_missing_file_and_a_folder_are_told_apart(tmp_path):
     with pytest.raises(MetricError, match="folder") as folder:
         read_metric_file(tmp_path)
     assert missing.value.hint and folder.value.hint
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    pipe = tmp_path / "metric.toml"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/null")):
+        with pytest.raises(MetricError, match="not a regular file") as caught:
+            read_metric_file(path)
+        assert caught.value.path == str(path)
+
+
+def test_a_path_that_cannot_be_one_is_refused():
+    for name in ("a\0.toml", "a" * 5000):
+        with pytest.raises(MetricError, match="cannot be read"):
+            read_metric_file(Path(name))

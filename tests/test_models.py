@@ -420,3 +420,17 @@ def test_the_embedded_model_answers_a_question() -> None:
     )
     written = model.float().generate(**prompt, max_new_tokens=8, do_sample=False)
     assert "Paris" in tokenizer.decode(written[0])
+
+
+def test_a_folder_that_cannot_be_looked_for_is_named(site: Path) -> None:
+    with pytest.raises(ModelError, match="cannot be read: File name too long"):
+        find_model("x" * 5000 + "/y")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may search every folder")
+def test_a_folder_behind_a_locked_one_is_named(tmp_path: Path, site: Path) -> None:
+    (tmp_path / "locked" / "model").mkdir(parents=True)
+    (tmp_path / "locked").chmod(0)
+    with pytest.raises(ModelError, match="cannot be read: Permission denied"):
+        find_model(tmp_path / "locked" / "model")
+    (tmp_path / "locked").chmod(0o700)

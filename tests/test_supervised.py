@@ -206,3 +206,26 @@ def cmdline(process) -> list[str]:
         return process.cmdline()
     except psutil.Error:
         return []
+
+
+def test_a_closed_engine_is_not_opened_again():
+    engine, opened = supervised()
+    engine.close()
+    for call in (
+        lambda: engine.choose([[1]], [AnswerTree(0, 0, (), ())]),
+        lambda: engine.write([[1]], "a", 5),
+        lambda: engine.think([[1]], 5),
+    ):
+        with pytest.raises(EngineError, match="closed"):
+            call()
+    assert len(opened) == 1
+
+
+def test_thinking_is_supervised_too():
+    engine, opened = supervised()
+    tokenizer = engine.tokenizer
+    prompts = [tokenizer.encode(text) for text in ("fine", "poison", "well")]
+    results = engine.think(prompts, 40)
+    assert [type(result).__name__ for result in results] == ["Draft", "Failure", "Draft"]
+    assert results[0].text == '{"output": "good"}'
+    assert len(opened) > 1

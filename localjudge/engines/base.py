@@ -97,6 +97,13 @@ class Engine(Protocol):
         """Continue each prompt, greedily, by text that matches the regular expression `pattern`."""
         ...
 
+    def think(self, prompts: Sequence[TokenIds], max_tokens: int) -> list[Draft | Failure]:
+        """Continue each prompt, greedily, by any text, up to the first control token.
+
+        That token is not part of the draft, whose finish reason it makes `stop`.
+        """
+        ...
+
     def close(self) -> None:
         """Free the model. The engine cannot be used afterwards."""
         ...

@@ -33,7 +33,8 @@ class ScriptedEngine:
         choose: Given the prompt as text and the number of answers, returns a probability for each
             answer (they need not sum to 1: the rest is mass on no answer), or a `Failure`. An
             exception that it raises leaves `choose` as it is.
-        write: Given the prompt as text, returns the text to write, a `Draft` or a `Failure`.
+        write: Given the prompt as text, returns the text to write, a `Draft` or a `Failure`. It
+            writes the model's thoughts too, where those are asked for.
         tokenizer: Defaults to `byte_tokenizer()`, one token a byte.
         context_length: The most tokens that prompt and output may have together.
     """
@@ -74,6 +75,10 @@ class ScriptedEngine:
         self, prompts: Sequence[TokenIds], pattern: str, max_tokens: int
     ) -> list[Draft | Failure]:
         """Write what the script says, cut at `max_tokens`; the pattern is not applied."""
+        return self.think(prompts, max_tokens)
+
+    def think(self, prompts: Sequence[TokenIds], max_tokens: int) -> list[Draft | Failure]:
+        """Think what the script says, cut at `max_tokens`."""
         if self._write is None:
             raise NotImplementedError("this ScriptedEngine was made without `write`")
         results: list[Draft | Failure] = []

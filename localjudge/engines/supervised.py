@@ -50,6 +50,7 @@ class SupervisedEngine:
         self.chunk_rows = self.engine.chunk_rows
         self.fingerprint = self.engine.fingerprint
         self._deaths = 0
+        self._closed = False
 
     def choose(
         self, prompts: Sequence[TokenIds], trees: Sequence[AnswerTree]
@@ -66,8 +67,13 @@ class SupervisedEngine:
         """Do what the engine's `write` does."""
         return self._ask(prompts, lambda engine, batch: engine.write(batch, pattern, max_tokens))
 
+    def think(self, prompts: Sequence[TokenIds], max_tokens: int) -> list[Draft | Failure]:
+        """Do what the engine's `think` does."""
+        return self._ask(prompts, lambda engine, batch: engine.think(batch, max_tokens))
+
     def close(self) -> None:
-        """Free the model."""
+        """Free the model. It is not opened again."""
+        self._closed = True
         self.engine.close()
 
     def _ask(
@@ -75,6 +81,8 @@ class SupervisedEngine:
         questions: Sequence[Question],
         ask: Callable[[Engine, Sequence[Question]], list[Result | Failure]],
     ) -> list[Result | Failure]:
+        if self._closed:
+            raise EngineError("the engine is closed")
         results: list[Result | Failure] = []
         # Batches yet to be asked, and whether the engine has died of their prompts before.
         waiting: deque[tuple[Sequence[Question], bool]] = deque([(questions, False)])

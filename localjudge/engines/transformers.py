@@ -8,7 +8,7 @@ last position's logits.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from inspect import signature
 from os import PathLike
 from pathlib import Path
@@ -134,28 +134,37 @@ class TransformersEngine:
         self, prompts: Sequence[TokenIds], pattern: str, max_tokens: int
     ) -> list[Draft | Failure]:
         """Continue each prompt greedily under outlines' logits processor."""
-        if not prompts:
-            return []
-        index = self._index(pattern)
-        stop = self._content.stop_id
+        return self._drafts(prompts, max_tokens, {self._content.stop_id}, self._index(pattern))
 
+    def think(self, prompts: Sequence[TokenIds], max_tokens: int) -> list[Draft | Failure]:
+        """Continue each prompt greedily, up to the first control token."""
+        stops = {*self._content.control_ids, self._content.stop_id}
+        return self._drafts(prompts, max_tokens, stops)
+
+    def _drafts(
+        self,
+        prompts: Sequence[TokenIds],
+        max_tokens: int,
+        stops: Set[int],
+        index: Index | None = None,
+    ) -> list[Draft | Failure]:
         def continued(batch: list[int], prefix: Prefix) -> list[Draft | Failure]:
             from outlines.backends.outlines_core import OutlinesCoreLogitsProcessor
 
             watch = NanWatch()
-            processors = [watch, OutlinesCoreLogitsProcessor(index, "torch")]
+            masks = [] if index is None else [OutlinesCoreLogitsProcessor(index, "torch")]
             rows = self._generate(
                 [prompts[place] for place in batch],
                 prefix,
                 max_new_tokens=max_tokens,
-                pad_token_id=stop,
-                eos_token_id=stop,
-                logits_processor=processors,
+                pad_token_id=self._content.stop_id,
+                eos_token_id=sorted(stops),
+                logits_processor=[watch, *masks],
             ).tolist()
             return [
                 Failure("the model's logits are not numbers (NaN)")
                 if broken
-                else finished_draft(self._content, row, {stop})
+                else finished_draft(self._content, row, stops)
                 for row, broken in zip(rows, watch.broken(), strict=True)
             ]
 

@@ -7,7 +7,7 @@ part. What prompts have in common is read once: vLLM's prefix cache keeps it.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -88,7 +88,7 @@ class VllmEngine:
         self.llm: LLM | None = load_llm(
             path, dtype=dtype, given=given, on_cpu=on_cpu, in_process=self._in_process
         )
-        known = range(self.llm.model_config.get_vocab_size())
+        self._known = known = range(self.llm.model_config.get_vocab_size())
         self._stop_ids = frozenset(filter(known.__contains__, stop_ids(path, self.tokenizer)))
         self._unspoken = [i for i in _unspoken_ids(self.tokenizer, self._content) if i in known]
         self.context_length = int(self.llm.model_config.max_model_len)
@@ -134,9 +134,28 @@ class VllmEngine:
             logit_bias=dict.fromkeys(self._unspoken, -100.0) or None,
             detokenize=False,
         )
+        return self._drafts(prompts, params, self._stop_ids)
+
+    def think(self, prompts: Sequence[TokenIds], max_tokens: int) -> list[Draft | Failure]:
+        """Continue each prompt greedily, up to the first control token."""
+        from vllm import SamplingParams
+
+        stops = self._stop_ids | {i for i in self._content.control_ids if i in self._known}
+        params = SamplingParams(
+            max_tokens=max_tokens,
+            temperature=0,
+            stop_token_ids=sorted(stops),
+            detokenize=False,
+        )
+        return self._drafts(prompts, params, stops)
+
+    def _drafts(
+        self, prompts: Sequence[TokenIds], params: SamplingParams, stops: Set[int]
+    ) -> list[Draft | Failure]:
         outputs = self._generate([list(prompt) for prompt in prompts], [params] * len(prompts))
         return [
-            output if isinstance(output, Failure) else self._draft(output) for output in outputs
+            output if isinstance(output, Failure) else self._draft(output, stops)
+            for output in outputs
         ]
 
     def close(self) -> None:
@@ -171,9 +190,9 @@ class VllmEngine:
         outputs = {i: output.outputs[0] for i, output in zip(accepted, finished, strict=True)}
         return [refused[i] if i in refused else _finished(outputs[i]) for i in range(len(prompts))]
 
-    def _draft(self, output: CompletionOutput) -> Draft | Failure:
+    def _draft(self, output: CompletionOutput, stops: Set[int]) -> Draft | Failure:
         try:
-            return finished_draft(self._content, output.token_ids, self._stop_ids)
+            return finished_draft(self._content, output.token_ids, stops)
         except TokenizerError as error:
             return Failure(f"the model wrote a control token: {error}")
 
