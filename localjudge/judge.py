@@ -17,6 +17,7 @@ from localjudge.errors import ConfigError, DataError, TokenizerError
 from localjudge.explanations import PATTERN
 from localjudge.offline import go_offline
 from localjudge.outcomes import Outcome, Prompt, Refusal, explain, join, parse_answer, read_choice
+from localjudge.readers import as_rows
 from localjudge.records import Row, Status, Verdict
 from localjudge.tasks import Question, Task, Variant
 from localjudge.toml_file import closest
@@ -171,9 +172,10 @@ class Judge:
 
         Args:
             metric: The metric; see `load_metric`, `classifier` and `scorer`.
-            rows: Rows, or plain dicts; the id of a dict is its `id`, text or an integer, or its
-                number from 1. Whether ids repeat is not checked. A value that cannot be shown as
-                text costs only its row; NA and NaT of pandas are missing.
+            rows: Rows, plain dicts, a `datasets.Dataset` or a pandas data frame; the id of a dict
+                is its `id`, text or an integer, or its number from 1. Whether ids repeat is not
+                checked. A value that cannot be shown as text costs only its row; NA and NaT of
+                pandas are missing.
             mapping: Column or path to read for each input, where it is not the metric's default.
 
         Raises:
@@ -181,7 +183,7 @@ class Judge:
             EngineError: the engine died; the verdicts before it are good.
         """
         task = self.prepare(metric, mapping)
-        numbered = (Row.of(row, number) for number, row in enumerate(rows, 1))
+        numbered = (Row.of(row, number) for number, row in enumerate(as_rows(rows), 1))
         while chunk := list(islice(numbered, self.chunk_rows)):
             yield from self.judge(task, chunk)
 

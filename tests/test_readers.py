@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from localjudge.errors import DataError
-from localjudge.readers import left_out, read
+from localjudge.readers import Record, open_source
 
 
 def written(path: Path, content: bytes | str) -> Path:
@@ -23,8 +24,16 @@ def written(path: Path, content: bytes | str) -> Path:
     return path
 
 
-def records(path: Path) -> list[dict[str, Any]]:
-    return [fields for _, fields in read(path)]
+def read(data: Any, **options: Any) -> Iterator[Record]:
+    return open_source(data, **options).records()
+
+
+def left_out(path: Path) -> tuple[str, ...]:
+    return open_source(path).left_out()
+
+
+def records(data: Any, **options: Any) -> list[dict[str, Any]]:
+    return [fields for _, fields in read(data, **options)]
 
 
 def refusal(path: Path, content: bytes | str) -> DataError:
