@@ -628,7 +628,9 @@ def _large(tmp_path: Path, kind: str) -> Any:
     rows = [{"id": str(n), "a": f"{n} " * 2000} for n in range(2000)]
     path = tmp_path / f"rows.{kind}"
     if kind == "parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path, compression="none", use_dictionary=False)
+        # One row group of small pages; a page is what must be held.
+        table, small = pa.Table.from_pylist(rows), {"write_batch_size": 16, "use_dictionary": False}
+        pq.write_table(table, path, compression="none", **small)
         return path
     text = {"jsonl": in_jsonl(rows), "json": in_json(rows), "csv": in_cells(rows, ",", "\n")}
     name, _, packed = kind.partition(".")

@@ -70,7 +70,7 @@ def open_source(data: Any, *, data_format: str | None = None, split: str | None 
     if split is not None:
         raise ConfigError("only a dataset folder has splits", path=path, field="split")
     if data == STDIN:
-        return _standard_input(data_format or "jsonl")
+        return _standard_input("jsonl" if data_format is None else data_format)
     return _file_source(path, data_format)
 
 

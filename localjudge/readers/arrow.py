@@ -15,7 +15,7 @@ from localjudge.errors import DataError
 if TYPE_CHECKING:
     from pyarrow import DataType, RecordBatch, Schema, Table
 
-BATCH_ROWS = 256
+BATCH_ROWS = 64  # few, for a row may hold a long text
 
 
 def read_batches(

@@ -99,6 +99,9 @@ def _object(decode: Any, text: _Unread, record: int, file: DataFile) -> tuple[di
             if cut and text.grow():
                 continue
             place = error.pos - text.start
+            # The place behind a control character: a line break must not count as the next line.
+            if error.msg.startswith("Invalid control") and text.text[error.pos - 1] < " ":
+                place -= 1
             text.use(place)
             problem = f"record {record} is not a JSON object: {error.msg}"
             raise _broken(file, text, f"{problem} (character {place + 1} of it)") from None
