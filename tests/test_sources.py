@@ -25,8 +25,12 @@ from datasets import Dataset, DatasetDict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from localjudge.errors import ConfigError, DataError
+from localjudge.engines.scripted import ScriptedEngine
+from localjudge.errors import ConfigError, DataError, RunChanged
+from localjudge.judge import Judge
+from localjudge.metrics import classifier
 from localjudge.readers import lines, open_source
+from localjudge.run import run_file
 from localjudge.tables import check_table, open_table
 from localjudge.templates import as_text
 
@@ -68,7 +72,10 @@ def in_json(rows: Rows, indent: int | None = None) -> bytes:
 
 def in_cells(rows: Rows, delimiter: str, end: str) -> bytes:
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, list(rows[0]), delimiter=delimiter, lineterminator=end)
+    # Python's writer quotes a carriage return only if it may end a line.
+    quoting = csv.QUOTE_ALL if end == "\n" else csv.QUOTE_MINIMAL
+    form: dict[str, Any] = {"delimiter": delimiter, "lineterminator": end, "quoting": quoting}
+    writer = csv.DictWriter(text, list(rows[0]), **form)
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue().encode()
@@ -79,7 +86,8 @@ def piped(content: bytes, *arguments: str, **environment: str) -> subprocess.Com
     code = (
         "import json, sys\n"
         "from localjudge.errors import LocaljudgeError\n"
-        "from localjudge.tables import check_table, open_table\n"
+        "from localjudge.run import run_file
+from localjudge.tables import check_table, open_table\n"
         "try:\n"
         "    table = open_table('-', data_format=sys.argv[1] if sys.argv[1:] else None)\n"
         "    print(check_table(table).digest, check_table(table).digest)\n"
@@ -388,12 +396,10 @@ def test_parquet_can_come_through_standard_input(tmp_path):
     assert done.stdout.split() == [digest, digest], done.stderr
 
 
-def test_what_is_wrong_with_standard_input_is_named(tmp_path):
+def test_what_is_wrong_with_standard_input_is_named():
     assert "standard input:2: not a JSON object" in piped(b'{"a": 1}\n{"a"\n').stderr
     assert "standard input: has no rows" in piped(b"").stderr
     assert "archive is damaged" in piped(gzip.compress(b"{}")[:-3], "jsonl.gz").stderr
-    full = tmp_path / "full"
-    full.mkdir(mode=0o500)
 
 
 def test_two_readings_of_standard_input_keep_their_own_places(monkeypatch):
@@ -649,3 +655,54 @@ def test_a_large_file_is_never_held_as_a_whole(tmp_path, kind):
     finally:
         tracemalloc.stop()
     assert held + peak < 9_000_000
+
+
+# Through the judge
+
+TONE = classifier("tone", {"good": "pleased", "bad": "not"}, inputs={"text": "a"}, user="{text}")
+
+
+def _judge(*_: Any, engine: str, settings: Any, **options: Any) -> Judge:
+    return Judge(ScriptedEngine(), **options)
+
+
+def test_a_run_takes_the_same_rows_from_any_place_and_goes_on(tmp_path, toy, monkeypatch):
+    class Stdin:
+        buffer = io.BytesIO(gzip.compress(in_jsonl(ROWS)))
+
+    def run(data: Any, **options: Any) -> Any:
+        out = tmp_path / "run"
+        return run_file([TONE], data, model=toy, out=out, open_judge=_judge, **options)
+
+    monkeypatch.setattr(sys, "stdin", Stdin)
+    first = run("-", data_format="jsonl.gz")
+    assert (first.rows, first.judged) == (50, 50)
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["info"]["data"] == (
+        "standard input"
+    )
+    folder = saved(tmp_path / "set", train=ROWS[:1], test=ROWS)
+    for data, options in [
+        (pd.DataFrame(ROWS), {}),
+        (Dataset.from_list(ROWS), {}),
+        (folder, {"split": "test"}),
+    ]:
+        assert run(data, **options).judged == 0
+    Stdin.buffer = io.BytesIO(in_jsonl(ROWS[:-1]))
+    with pytest.raises(RunChanged, match=r"data\.digest"):
+        run("-")
+
+
+def test_a_judge_takes_tables_in_memory():
+    rows = [{"id": "x", "a": "good"}, {"id": "y", "a": None}]
+    judge = Judge(ScriptedEngine())
+    for table in (rows, pd.DataFrame(rows), Dataset.from_list(rows)):
+        verdicts = list(judge.run(TONE, table))
+        assert [(v.id, v.status) for v in verdicts] == [("x", "ok"), ("y", "missing_input")]
+
+
+def test_the_command_reads_standard_input_before_it_looks_for_a_model(tmp_path):
+    command = [sys.executable, "-m", "localjudge", "run", "toxicity", "--data", "-"]
+    command += ["--data-format", "csv", "--model", "absent", "--out", str(tmp_path / "run")]
+    done = subprocess.run(command, input=b"output\nx,y\n", capture_output=True)
+    assert done.returncode == 1
+    assert b"standard input:2: 2 cells" in done.stderr

@@ -46,7 +46,10 @@ def _opened(file: DataFile) -> Iterator[ParquetFile]:
     import pyarrow.parquet as pq
 
     try:
-        with file.open() as stream, pq.ParquetFile(stream, buffer_size=_BUFFER, pre_buffer=False) as parquet:
+        with (
+            file.open() as stream,
+            pq.ParquetFile(stream, buffer_size=_BUFFER, pre_buffer=False) as parquet,
+        ):
             yield parquet
     except pa.ArrowException as error:
         raise DataError(
