@@ -86,8 +86,7 @@ def piped(content: bytes, *arguments: str, **environment: str) -> subprocess.Com
     code = (
         "import json, sys\n"
         "from localjudge.errors import LocaljudgeError\n"
-        "from localjudge.run import run_file
-from localjudge.tables import check_table, open_table\n"
+        "from localjudge.tables import check_table, open_table\n"
         "try:\n"
         "    table = open_table('-', data_format=sys.argv[1] if sys.argv[1:] else None)\n"
         "    print(check_table(table).digest, check_table(table).digest)\n"
