@@ -461,8 +461,11 @@ def test_a_saved_dataset_knows_only_its_own_split(tmp_path):
     rows = [{"id": "1", "a": "x"}]
     Dataset.from_list(rows, split="test").save_to_disk(tmp_path / "set")
     assert records(tmp_path / "set") == records(tmp_path / "set", split="test") == rows
-    with pytest.raises(ConfigError, match="no split 'train'"):
-        open_source(tmp_path / "set", split="train")
+    Dataset.from_list(rows).save_to_disk(tmp_path / "other")
+    for name, hint in [("set", "test"), ("other", "leave the split out")]:
+        with pytest.raises(ConfigError, match="no split 'train'") as caught:
+            open_source(tmp_path / name, split="train")
+        assert hint in caught.value.hint
 
 
 def test_a_folder_of_data_files_is_split_as_datasets_does_and_read_as_it_stands(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -57,8 +58,8 @@ def text_columns(schema: Schema, source: str) -> list[str]:
         DataError: there is none, or two columns have one name.
     """
     names: list[str] = schema.names
-    for name in names:
-        if names.count(name) > 1:
+    for name, times in Counter(names).items():
+        if times > 1:
             raise DataError("the file names this column twice", path=source, field=name)
     without = byte_columns(schema)
     if without and len(without) == len(names):

@@ -61,7 +61,7 @@ def _saved(folder: Path, split: str | None) -> Source:
     if isinstance(dataset, DatasetDict):
         dataset = dataset[choose_split(list(dataset), split, str(folder))]
     elif split is not None:
-        choose_split([str(dataset.split)], split, str(folder))
+        choose_split([str(dataset.split)] if dataset.split else [], split, str(folder))
     return replace(dataset_source(dataset, str(folder)), path=folder)
 
 

@@ -74,7 +74,8 @@ def choose_split(splits: list[str], wanted: str | None, name: str) -> str:
     if wanted in splits:
         return str(wanted)
     problem = f"{name} has no split {wanted!r}" if wanted else f"{name} has several splits"
-    raise ConfigError(problem, field="split", hint=f"name one of them: {', '.join(splits)}")
+    hint = f"name one of them: {', '.join(splits)}" if splits else "leave the split out"
+    raise ConfigError(problem, field="split", hint=hint)
 
 
 def _refuse_split(split: str | None) -> None:
