@@ -78,7 +78,14 @@ def _stopped(number: int, _frame: FrameType | None) -> NoReturn:
 
 @app.command()
 def run(
-    data: Annotated[Path, typer.Option(help="Rows: .jsonl, .csv, .tsv or .parquet.")],
+    data: Annotated[
+        str,
+        typer.Option(
+            metavar="PATH",
+            help="Rows: .jsonl, .json, .csv, .tsv (also with .gz, .zst) or .parquet; a dataset "
+            "folder; or - for standard input.",
+        ),
+    ],
     model: Annotated[str, typer.Option(help="Name of an installed model, or a model folder.")],
     out: Annotated[Path, typer.Option(help="Run folder: new, or that of the same run.")],
     metrics: Annotated[
@@ -101,6 +108,15 @@ def run(
             "attributes.output.value, documents[0].text.",
         ),
     ] = None,
+    data_format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORMAT",
+            help="csv, jsonl.gz, ...: of a file whose name does not say it, or of standard input "
+            "(by default jsonl).",
+        ),
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="Split of a dataset folder.")] = None,
     id_column: Annotated[str | None, typer.Option(help="Column of the rows' ids.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Judge only the first N rows.")] = None,
     engine: Annotated[
@@ -144,7 +160,8 @@ def run(
 ) -> None:
     """Judge every row of a file by one or more metrics.
 
-    The same command goes on where an earlier one was stopped.
+    The same command goes on where an earlier one was stopped; with --data -, the same rows must
+    be piped in again.
 
     A metric of your own needs no file of its own: --labels names a TOML file with a [labels] or
     [scale] table, answer = "what it means", and may give name, definition and direction; --text
@@ -179,6 +196,8 @@ def run(
                 "truncate": _pairs(truncate or [], "--truncate", "INPUT=PART"),
             },
             mapping=_pairs(mapping or [], "--map", "INPUT=COLUMN"),
+            data_format=data_format,
+            split=split,
             id_column=id_column,
             limit=limit,
             on_progress=on_progress,

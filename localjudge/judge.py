@@ -30,6 +30,7 @@ from localjudge.outcomes import (
     token_count,
     too_long,
 )
+from localjudge.readers import as_rows
 from localjudge.records import Row, Status, Verdict
 from localjudge.tasks import Question, Task, Variant, by_frame
 from localjudge.truncation import shortened
@@ -147,9 +148,10 @@ class Judge:
 
         Args:
             metric: The metric; see `load_metric`, `classifier` and `scorer`.
-            rows: Rows, or plain dicts; the id of a dict is its `id`, text or an integer, or its
-                number from 1. Whether ids repeat is not checked. A value that cannot be shown as
-                text costs only its row; NA and NaT of pandas are missing.
+            rows: Rows, plain dicts, a `datasets.Dataset` or a pandas data frame; the id of a dict
+                is its `id`, text or an integer, or its number from 1. Whether ids repeat is not
+                checked. A value that cannot be shown as text costs only its row; NA and NaT of
+                pandas are missing.
             mapping: Column or path to read for each input, where it is not the metric's default.
 
         Raises:
@@ -157,7 +159,7 @@ class Judge:
             EngineError: the engine died; the verdicts before it are good.
         """
         task = self.prepare(metric, mapping)
-        numbered = (Row.of(row, number) for number, row in enumerate(rows, 1))
+        numbered = (Row.of(row, number) for number, row in enumerate(as_rows(rows), 1))
         while chunk := list(islice(numbered, self.chunk_rows)):
             yield from self.judge(task, chunk)
 

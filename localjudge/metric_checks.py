@@ -76,8 +76,8 @@ def _check_types(metric: Metric) -> None:
         if not isinstance(example.inputs, Mapping):
             raise MetricError("this is not a mapping", field=f"examples[{index}].inputs")
         texts[f"examples[{index}].reasoning"] = example.reasoning
-        for name, text in example.inputs.items():
-            texts[f"examples[{index}].inputs.{name}"] = text
+        for name, value in example.inputs.items():
+            texts[f"examples[{index}].inputs.{name}"] = value
     for field, text in texts.items():
         if not isinstance(text, str):
             raise MetricError(f"{text!r} is of type {type(text).__name__}, not text", field=field)

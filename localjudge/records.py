@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from typing import Any
 
 from localjudge.answers import Value
 from localjudge.errors import DataError
+
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 class Status(StrEnum):
@@ -59,14 +62,34 @@ class Row:
                 f"row {number} is of type {type(row).__name__}",
                 hint="give each row as a dict of column to value",
             )
-        known = isinstance(row_id, str | int) and not isinstance(row_id, bool)
-        if not known or not str(row_id).strip():
+        try:
+            row_id = as_id(row_id)
+        except ValueError as error:
             raise DataError(
-                f"row {number} has the id {row_id!r}",
+                f"row {number}: {error}",
                 field="id",
                 hint="an id is text or an integer; leave it out to number the rows",
-            )
-        return cls(str(row_id), {name: _plain(value) for name, value in given.items()}, line)
+            ) from None
+        return cls(row_id, {name: _plain(value) for name, value in given.items()}, line)
+
+
+def as_id(value: Any) -> str:
+    """Return an id as text.
+
+    Raises:
+        ValueError: it is none: no text or integer, blank, or with a NUL or half of a surrogate
+            pair, which other programs would not give back as they are.
+    """
+    if value is None:
+        raise ValueError("the row has no id")
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError(f"an id must be text or an integer, not {type(value).__name__}")
+    text = str(value)
+    if not text.strip():
+        raise ValueError("the id is blank")
+    if _NO_TEXT.search(text):
+        raise ValueError(f"the id {text!r} holds a NUL or half of a surrogate pair")
+    return text
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""One run from start to end: a file of rows in, a folder of verdicts out."""
+"""One run from start to end: rows in, a folder of verdicts out."""
 
 from __future__ import annotations
 
@@ -77,10 +77,12 @@ class RunResult:
 
 def run_file(
     metrics: Sequence[Metric],
-    data: str | PathLike[str],
+    data: Any,
     *,
     model: str | PathLike[str],
     out: str | PathLike[str],
+    data_format: str | None = None,
+    split: str | None = None,
     engine: str = "auto",
     settings: Mapping[str, Any] | None = None,
     prompt_mode: PromptMode = "chat",
@@ -92,16 +94,19 @@ def run_file(
     on_note: Callable[[str], None] = lambda _: None,
     open_judge: Callable[..., Judge] = Judge.open,
 ) -> RunResult:
-    """Judge every row of a file by every metric; go on where an earlier start was stopped.
+    """Judge every row of some data by every metric; go on where an earlier start was stopped.
 
     Everything that can be wrong with metrics, data, model folder and run folder is found before
     the model is loaded.
 
     Args:
         metrics: The metrics, of different names.
-        data: JSON Lines, CSV, TSV or Parquet file.
+        data: A data file, a dataset folder, `-` for standard input, a `datasets.Dataset` or a
+            pandas data frame: see `open_source`.
         model: Name or folder of a model.
         out: Run folder: new, empty, or that of the same run.
+        data_format: Format of a file whose name does not say it, or of standard input.
+        split: The split of a dataset that has several.
         engine: Name of the engine; `auto` is the one that suits this machine.
         settings: Further options of the engine.
         prompt_mode: See `Judge`.
@@ -114,7 +119,7 @@ def run_file(
         open_judge: Called as `Judge.open` to load the model.
 
     Raises:
-        DataError: the file changed while it was judged.
+        DataError: the data changed while it was judged.
         LocaljudgeError: the run was stopped for another reason; verdicts made before are kept.
     """
     check_choice("prompt_mode", prompt_mode, get_args(PromptMode))
@@ -124,7 +129,7 @@ def run_file(
     columns = _columns(metrics, mapping or {})
     inputs = {name for metric in metrics for name in metric.inputs}
     _check_inputs(inputs, asking.truncate, "truncate")
-    table = open_table(data, id_column=id_column, limit=limit)
+    table = open_table(data, data_format=data_format, split=split, id_column=id_column, limit=limit)
     check = check_table(table, _required(metrics, columns, mapping or {}))
     folder = find_model(model)
     if engine == "auto":
@@ -138,7 +143,7 @@ def run_file(
         "prompt_mode": prompt_mode,
         "options": asdict(asking),
         "info": {
-            "data": str(Path(data).resolve()),
+            "data": str(table.source.path.resolve() if table.source.path else table.source.name),
             "model": str(folder.path),
             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "python": platform.python_version(),

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from localjudge.errors import ConfigError, DataError, RunError
 from localjudge.paths import is_reachable, steps
-from localjudge.readers import left_out, read
-from localjudge.records import Row, Verdict
+from localjudge.readers import Source, open_source
+from localjudge.records import Row, Verdict, as_id
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The rows of a data file. Each iteration reads the file anew, row by row.
+    """The rows of some data. Each iteration reads them anew, row by row.
 
     Attributes:
-        path: The file.
-        columns: Names of the columns; of a JSON Lines file, those of its first row.
+        source: The data.
+        columns: Names of the columns; of JSON, those of the first row.
         id_column: The column that holds the ids; None where a row's number, from 1, is its id.
         limit: How many rows are read, from the first; None for all.
     """
 
-    path: Path
+    source: Source
     columns: tuple[str, ...]
     id_column: str | None = None
     limit: int | None = None
@@ -48,65 +48,67 @@ class Table:
         Raises:
             DataError: a row cannot be read, or has no usable id.
         """
-        for number, (line, fields) in enumerate(islice(read(self.path), self.limit), 1):
+        for number, (line, fields) in enumerate(islice(self.source.records(), self.limit), 1):
             yield Row(self._id(number, line, fields), fields, line)
 
     def _id(self, number: int, line: int, fields: dict[str, Any]) -> str:
         value = fields.get(self.id_column or "id")
         if self.id_column is None and value is None:
             return str(number)
-        if self.id_column is None:
-            problem = "the row has an id, but the first row has none"
-        elif value is None:
-            problem = "the row has no id"
-        elif isinstance(value, bool) or not isinstance(value, str | int):
-            problem = f"an id must be text or an integer, not {type(value).__name__}"
-        elif isinstance(value, str) and not value.strip():
-            problem = "the id is blank"
-        else:
-            return str(value)
-        raise DataError(
-            problem,
-            path=self.path,
-            line=line,
-            field=self.id_column or "id",
-            hint="give every row an id, or name another column that holds one",
-        )
+        try:
+            if self.id_column is None:
+                raise ValueError("the row has an id, but the first row has none")
+            return as_id(value)
+        except ValueError as error:
+            raise DataError(
+                str(error),
+                path=self.source.name,
+                line=line,
+                field=self.id_column or "id",
+                hint="give every row an id, or name another column that holds one",
+            ) from None
 
 
 def open_table(
-    path: str | PathLike[str], *, id_column: str | None = None, limit: int | None = None
+    data: Any,
+    *,
+    data_format: str | None = None,
+    split: str | None = None,
+    id_column: str | None = None,
+    limit: int | None = None,
 ) -> Table:
-    """Open a data file: JSON Lines, CSV, TSV or Parquet, told by the ending of its name.
+    """Open a data file, a dataset folder, a table in memory, or standard input.
 
     Args:
-        path: The file.
+        data: What holds the rows; `data_format` and `split` say more of it: see `open_source`.
+        data_format: By default what the ending of the file's name says.
+        split: Not needed if there is one only.
         id_column: The column that holds the ids: text or integers, unique. By default `id` if
             there is such a column, otherwise the row's number from 1.
         limit: Read only so many rows, from the first.
 
     Raises:
-        ConfigError: `limit` is not positive.
-        DataError: the file cannot be read or has no rows, or `id_column` is not in it.
+        ConfigError: `limit` is not positive, or another option is wrong.
+        DataError: the data cannot be read or has no rows, or `id_column` is not in it.
     """
-    path = Path(path)
     if limit is not None:
         if limit < 1:
             raise ConfigError(f"{limit} rows leave nothing to judge", field="limit")
         limit = min(limit, sys.maxsize)
-    _, first = next(read(path), (0, None))
+    source = open_source(data, data_format=data_format, split=split)
+    _, first = next(source.records(), (0, None))
     if first is None:
-        raise _empty(path)
+        raise _empty(source)
     columns = tuple(first)
-    if id_column is None and ("id" in columns or "id" in left_out(path)):
+    if id_column is None and ("id" in columns or "id" in source.left_out()):
         id_column = "id"
     if id_column is not None and id_column not in columns:
-        raise _absent([id_column], columns, path)
-    return Table(path, columns, id_column, limit)
+        raise _absent([id_column], columns, source)
+    return Table(source, columns, id_column, limit)
 
 
-def _empty(path: Path) -> DataError:
-    return DataError("has no rows", path=path, hint="check that it is the right file")
+def _empty(source: Source) -> DataError:
+    return DataError("has no rows", path=source.name, hint="check that it is the right file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +147,11 @@ def check_table(table: Table, required: Iterable[str] = ()) -> TableCheck:
         if not row.fields.keys() <= columns.keys():
             columns.update(dict.fromkeys(row.fields))
     if not marks:
-        raise _empty(table.path)
+        raise _empty(table.source)
     _check_unique(table, ids)
     missing = [name for name in required if not is_reachable(columns, name)]
     if missing:
-        raise _absent(missing, columns, table.path)
+        raise _absent(missing, columns, table.source)
     return TableCheck(len(marks), sha256.hexdigest(), marks)
 
 
@@ -162,27 +164,28 @@ def checked_rows(table: Table, check: TableCheck) -> Iterator[Row]:
     number = 0
     for row, text in _encoded(table):
         if number == check.rows or hash(text) != check.marks[number]:
-            raise _changed(table.path, row.line)
+            raise _changed(table.source.name, row.line)
         number += 1
         yield row
     if number < check.rows:
-        raise _changed(table.path, None)
+        raise _changed(table.source.name, None)
 
 
 def _encoded(table: Table) -> Iterator[tuple[Row, str]]:
     """Yield each row with the JSON of its id and fields, by which it is known again."""
-    encode = json.JSONEncoder(separators=(",", ":")).encode
+    # What has no form in JSON cannot be judged either, so its type is all that counts.
+    encoder = json.JSONEncoder(separators=(",", ":"), default=lambda value: type(value).__name__)
     for row in table:
         try:
-            yield row, encode([row.id, row.fields])
+            yield row, encoder.encode([row.id, row.fields])
         except RecursionError:
-            raise DataError("is nested too deeply", path=table.path, line=row.line) from None
+            raise DataError("is nested too deeply", path=table.source.name, line=row.line) from None
 
 
-def _changed(path: Path, line: int | None) -> DataError:
+def _changed(source: str, line: int | None) -> DataError:
     return DataError(
-        "the file changed while it was judged",
-        path=path,
+        "the data changed while it was judged",
+        path=source,
         line=line,
         hint="let nothing write to it; put the old file back, or judge the new one in a new folder",
     )
@@ -203,7 +206,7 @@ def _check_unique(table: Table, hashes: array[int]) -> None:
         if row.id in lines:
             raise DataError(
                 f"the id {row.id!r} was already given on line {lines[row.id]}",
-                path=table.path,
+                path=table.source.name,
                 line=row.line,
                 field=table.id_column,
                 hint="make the ids unique, or name another column that holds unique ones",
@@ -211,20 +214,19 @@ def _check_unique(table: Table, hashes: array[int]) -> None:
         lines[row.id] = row.line
 
 
-def _absent(missing: Sequence[str], columns: Iterable[str], path: Path) -> DataError:
+def _absent(missing: Sequence[str], columns: Iterable[str], source: Source) -> DataError:
     plain = {name.strip().casefold(): name for name in columns}
     hints = []
     for name in missing:
         for part in dict.fromkeys((name, str(steps(name)[0]))):
             for close in difflib.get_close_matches(part.strip().casefold(), plain, n=1):
                 hints.append(f"did you mean {plain[close]!r} for {part!r}?")
-    for name in left_out(path):
+    for name in source.left_out():
         if name in missing:
             hints.append(f"{name!r} holds bytes, which have no text form: turn it into text.")
     hints.append(f"the columns present: {', '.join(map(repr, columns))}")
-    return DataError(
-        f"no such column: {', '.join(map(repr, missing))}", path=path, hint=" ".join(hints)
-    )
+    problem = f"no such column: {', '.join(map(repr, missing))}"
+    return DataError(problem, path=source.name, hint=" ".join(hints))
 
 
 def write_jsonl(verdicts: Iterable[Verdict], path: str | PathLike[str]) -> None:

@@ -227,10 +227,10 @@ def test_numbers_of_numpy_are_numbers(value, text):
         assert f"> {text}\n" in asked.pop() + "\n"
 
 
-@pytest.mark.parametrize("row_id", [None, math.nan, 1.0, True, [1], " ", pd.NA])
+@pytest.mark.parametrize("row_id", [None, math.nan, 1.0, True, [1], " ", pd.NA, "a\0", "\ud83d"])
 def test_an_odd_id_is_an_error_that_names_the_row(row_id):
     for row in ({"id": row_id, "text": "a"}, Row(row_id, {"text": "a"})):
-        with pytest.raises(DataError, match="row 2 has the id") as caught:
+        with pytest.raises(DataError, match="row 2: ") as caught:
             list(Judge(ScriptedEngine()).run(TONE, [{"text": "a"}, row]))
         assert "leave it out" in caught.value.hint
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from localjudge.errors import DataError
-from localjudge.readers import left_out, read
+from localjudge.readers import Record, open_source
+from localjudge.templates import as_text
 
 
 def written(path: Path, content: bytes | str) -> Path:
@@ -23,8 +25,16 @@ def written(path: Path, content: bytes | str) -> Path:
     return path
 
 
-def records(path: Path) -> list[dict[str, Any]]:
-    return [fields for _, fields in read(path)]
+def read(data: Any, **options: Any) -> Iterator[Record]:
+    return open_source(data, **options).records()
+
+
+def left_out(path: Path) -> tuple[str, ...]:
+    return open_source(path).left_out()
+
+
+def records(data: Any, **options: Any) -> list[dict[str, Any]]:
+    return [fields for _, fields in read(data, **options)]
 
 
 def refusal(path: Path, content: bytes | str) -> DataError:
@@ -45,7 +55,7 @@ def in_parquet(path: Path, *columns: pa.Array, names: list[str]) -> Path:
 def test_an_unknown_ending_is_refused_with_the_formats_that_are_read(tmp_path):
     error = refusal(tmp_path / "rows.xlsx", b"PK")
     assert "'.xlsx'" in error.problem
-    assert ".jsonl, .ndjson, .csv, .tsv, .parquet" in error.hint
+    assert ".jsonl, .ndjson, .json, .csv, .tsv, .parquet" in error.hint
 
 
 def test_the_case_of_the_ending_does_not_matter(tmp_path):
@@ -56,12 +66,6 @@ def test_a_missing_file_is_an_error_with_a_hint(tmp_path):
     with pytest.raises(DataError, match="No such file") as caught:
         list(read(tmp_path / "rows.jsonl"))
     assert "check the path" in caught.value.hint
-
-
-def test_a_folder_is_refused(tmp_path):
-    (tmp_path / "rows.parquet").mkdir()
-    with pytest.raises(DataError, match="is a folder"):
-        list(read(tmp_path / "rows.parquet"))
 
 
 @pytest.mark.parametrize("name", ["x" * 300 + ".jsonl", "a\0b.jsonl"])
@@ -333,17 +337,27 @@ def test_a_parquet_file_of_nothing_but_bytes_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "column",
     [
-        pa.array([None, 10**8], pa.date32()),
-        pa.array([None, 2**62], pa.timestamp("us")),
+        pa.array([10**8, 1], pa.date32()),
+        pa.array([2**62, 1], pa.timestamp("us")),
         pa.array([1, 2], pa.timestamp("us", "Foo/Bar")),
         pa.StructArray.from_arrays([pa.array([1, 2]), pa.array([3, 4])], names=["k", "k"]),
     ],
 )
-def test_parquet_values_that_python_cannot_hold_are_refused_by_column(tmp_path, column):
+def test_a_parquet_value_that_python_cannot_hold_costs_only_the_rows_that_need_it(tmp_path, column):
     path = in_parquet(tmp_path / "rows.parquet", pa.array(["x", "y"]), column, names=["a", "odd"])
-    with pytest.raises(DataError, match="not readable, in this row or one of the 2") as caught:
-        records(path)
-    assert (caught.value.line, caught.value.field) == (1, "odd")
+    rows = records(path)
+    assert [row["a"] for row in rows] == ["x", "y"]
+    with pytest.raises(DataError, match="cannot be shown"):
+        as_text(rows[0]["odd"])
+    if column.type in (pa.date32(), pa.timestamp("us")):
+        assert rows[1]["odd"].startswith("1970-01-0")
+
+
+def test_the_json_type_of_parquet_is_decoded(tmp_path):
+    texts = pa.array(['{"a": [1, "NA"]}', '"x"', None])
+    column = pa.ExtensionArray.from_storage(pa.json_(), texts)
+    path = in_parquet(tmp_path / "rows.parquet", column, names=["a"])
+    assert [row["a"] for row in records(path)] == [{"a": [1, "NA"]}, "x", None]
 
 
 def test_a_parquet_column_named_twice_is_refused(tmp_path):

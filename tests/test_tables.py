@@ -112,6 +112,7 @@ def test_an_absent_id_column_is_named_with_the_closest_one(tmp_path):
         ({"q": "x"}, "the row has no id"),
         ({"id": ""}, "blank"),
         ({"id": " \t"}, "blank"),
+        ({"id": "a\0"}, "holds a NUL"),
     ],
 )
 def test_a_row_without_a_usable_id_is_named(tmp_path, row, problem):
@@ -226,7 +227,7 @@ def test_a_file_that_changed_since_the_check_is_noticed_at_its_row(tmp_path, row
     check = check_table(table)
     assert [*checked_rows(table, check)] == [*table]
     jsonl(path, *rows)
-    with pytest.raises(DataError, match="changed while it was judged") as caught:
+    with pytest.raises(DataError, match="the data changed while") as caught:
         [*checked_rows(table, check)]
     assert caught.value.line == line
 
@@ -241,6 +242,16 @@ def test_a_column_of_bytes_is_refused_only_where_it_is_needed(tmp_path):
     assert "'a' holds bytes" in caught.value.hint
     with pytest.raises(DataError, match="no such column: 'id'"):
         open_table(tmp_path / "rows.parquet")
+
+
+def test_a_date_out_of_range_in_a_column_that_is_not_needed_does_not_stop_a_run(tmp_path):
+    columns = {"id": pa.array([1, 2]), "day": pa.array([10**8, 1], pa.date32())}
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    table = open_table(tmp_path / "rows.parquet")
+    check = check_table(table, ["day"])
+    assert [row.id for row in checked_rows(table, check)] == ["1", "2"]
+    with pytest.raises(DataError, match="not Date32Scalar"):
+        list(open_table(tmp_path / "rows.parquet", id_column="day"))
 
 
 def test_a_row_that_is_nested_too_deeply_is_named(tmp_path):

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from localjudge.errors import DataError
+from localjudge.readers.files import DataFile
 from localjudge.readers.lines import read_lines
 
 Cells = dict[str, str | None]
 
 
-def read_csv(path: Path) -> Iterator[tuple[int, Cells]]:
+def read_csv(file: DataFile) -> Iterator[tuple[int, Cells]]:
     """Yield the first line and the cells of each record of a comma-separated file.
 
     Every cell is text as it stands, `NA` and `null` too; only an empty one is missing. Blank lines
@@ -23,18 +24,19 @@ def read_csv(path: Path) -> Iterator[tuple[int, Cells]]:
         DataError: the quoting is broken or looks so, a record has more or fewer cells than the
             header, or a column has no name or that of another.
     """
-    return _read(path, ",")
+    return _read(file, ",")
 
 
-def read_tsv(path: Path) -> Iterator[tuple[int, Cells]]:
+def read_tsv(file: DataFile) -> Iterator[tuple[int, Cells]]:
     """Yield the records of a tab-separated file, in all else like `read_csv`."""
-    return _read(path, "\t")
+    return _read(file, "\t")
 
 
-def _read(path: Path, delimiter: str) -> Iterator[tuple[int, Cells]]:
+def _read(file: DataFile, delimiter: str) -> Iterator[tuple[int, Cells]]:
+    path = file.path
     header: list[str] = []
     blank: list[int] = []
-    for line, cells in _records(path, delimiter):
+    for line, cells in _records(file, delimiter):
         if not cells:
             blank.append(line)
         elif not header:
@@ -81,9 +83,9 @@ def _check_cells(cells: list[str], delimiter: str, path: Path, line: int) -> Non
             )
 
 
-def _records(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _records(file: DataFile, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(sys.maxsize)  # the default refuses cells above 128 KiB
-    reader = csv.reader(_lines(path), delimiter=delimiter, strict=True)
+    reader = csv.reader(_lines(file), delimiter=delimiter, strict=True)
     line = 1
     try:
         for cells in reader:
@@ -92,18 +94,18 @@ def _records(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     except csv.Error as error:
         raise DataError(
             f"the record that begins here is broken: {error}",
-            path=path,
+            path=file.path,
             line=line,
             hint='put cells with quotes or line breaks in quotes, and double the quotes inside: ""',
         ) from None
 
 
-def _lines(path: Path) -> Iterator[str]:
-    for number, text in read_lines(path):
+def _lines(file: DataFile) -> Iterator[str]:
+    for number, text in read_lines(file):
         if "\0" in text:
             raise DataError(
                 "holds a NUL byte, which is not text",
-                path=path,
+                path=file.path,
                 line=number,
                 hint="the file is damaged, or not UTF-8 text",
             )

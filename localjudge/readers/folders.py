@@ -1,0 +1,98 @@
+"""Dataset folders: saved by `save_to_disk`, or of data files that `datasets` can tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from localjudge.errors import DataError
+from localjudge.offline import go_offline
+from localjudge.readers.frames import choose_split, dataset_source
+from localjudge.readers.source import Record, Source
+
+_SAVED = ("state.json", "dataset_dict.json")
+_WHICH_FILES = ("name", "version", "data_dir", "data_files", "description")
+
+
+def folder_source(folder: Path, split: str | None, open_file: Callable[[Path], Source]) -> Source:
+    """Return the rows of a split of a dataset folder. They are numbered through all its files.
+
+    What `Dataset.save_to_disk` and `DatasetDict.save_to_disk` wrote is read in place. Of any other
+    folder, `datasets` says which files make up the split; these are read as they are, not through
+    `datasets`, which would guess types, and take `NA` in a CSV file for a missing value.
+
+    Args:
+        folder: The folder.
+        split: The split; not needed where there is one only.
+        open_file: Returns the rows of one data file.
+
+    Raises:
+        ConfigError: there is no such split, or it must be said which one.
+        DataError: the folder is damaged or holds no dataset, or one that needs code of its own.
+    """
+    go_offline()
+    if any((folder / name).is_file() for name in _SAVED):
+        return _saved(folder, split)
+    files = _files(folder, split)
+    sources = [open_file(file) for file in files]
+
+    def records() -> Iterator[Record]:
+        row = 0
+        for source in sources:
+            for _, record in source.records():
+                row += 1
+                yield row, record
+
+    def left_out() -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for source in sources for name in source.left_out()))
+
+    return Source(str(folder), records, left_out, folder)
+
+
+def _saved(folder: Path, split: str | None) -> Source:
+    from datasets import DatasetDict, load_from_disk
+
+    try:
+        dataset = load_from_disk(folder, keep_in_memory=False)
+    except Exception as error:  # whatever a damaged folder makes the library raise
+        raise _unusable(folder, error) from error
+    if isinstance(dataset, DatasetDict):
+        dataset = dataset[choose_split(list(dataset), split, str(folder))]
+    elif split is not None:
+        choose_split([str(dataset.split)] if dataset.split else [], split, str(folder))
+    return replace(dataset_source(dataset, str(folder)), path=folder)
+
+
+def _files(folder: Path, split: str | None) -> Sequence[Path]:
+    from datasets import load_dataset_builder
+
+    try:
+        config = load_dataset_builder(str(folder.resolve())).config
+    except Exception as error:  # the same
+        raise _unusable(folder, error) from error
+    _refuse_options(config, folder)
+    files = {str(name): list(map(Path, paths)) for name, paths in (config.data_files or {}).items()}
+    return files[choose_split(list(files), split, str(folder))]
+
+
+def _refuse_options(config: Any, folder: Path) -> None:
+    """Refuse a README that says how its files are to be read: they would be read otherwise."""
+    usual = type(config)()
+    names = (field.name for field in fields(config) if field.name not in _WHICH_FILES)
+    given = [name for name in names if getattr(config, name) != getattr(usual, name)]
+    if given:
+        raise DataError(
+            f"the README of the dataset sets options that are not known: {', '.join(given)}",
+            path=folder,
+            hint="load it with `datasets`, save it by save_to_disk, and give the new folder",
+        )
+
+
+def _unusable(folder: Path, error: Exception) -> DataError:
+    return DataError(
+        f"not a usable dataset folder: {error or type(error).__name__}",
+        path=folder,
+        hint="give a folder that save_to_disk wrote, one with data files, or a single file",
+    )

@@ -1,0 +1,118 @@
+"""Rows that are in memory already: a dataset of Hugging Face, or a data frame of pandas."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from localjudge.errors import ConfigError, DataError
+from localjudge.readers.arrow import BATCH_ROWS, byte_columns, plain, read_batches, text_columns
+from localjudge.readers.source import Record, Source
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from pandas import DataFrame
+
+
+def memory_source(data: object, split: str | None = None) -> Source | None:
+    """Return the rows of a `datasets.Dataset`, a split of a `DatasetDict`, or a pandas frame.
+
+    Args:
+        data: What holds the rows.
+        split: The split; not needed where there is one only.
+
+    Returns:
+        None if `data` is nothing of the kind.
+
+    Raises:
+        ConfigError: there is no such split, or it must be said which one.
+        DataError: columns have no names, or two have one name, or there are only bytes in them.
+    """
+    # Whoever has such an object has imported its library.
+    datasets, pandas = sys.modules.get("datasets"), sys.modules.get("pandas")
+    if datasets is not None and isinstance(data, datasets.DatasetDict):
+        chosen = choose_split(list(data), split, "the dataset")
+        return dataset_source(data[chosen], f"split {chosen} of the dataset")
+    if datasets is not None and isinstance(data, datasets.Dataset):
+        _refuse_split(split)
+        return dataset_source(data, "the dataset")
+    if pandas is not None and isinstance(data, pandas.DataFrame):
+        _refuse_split(split)
+        _check_names(data)
+        return Source("the data frame", lambda: _read_frame(data))
+    return None
+
+
+def as_rows(rows: Iterable[Any]) -> Iterable[Any]:
+    """Return what yields the rows one by one as dicts, where `rows` itself may be a table."""
+    source = memory_source(rows)
+    return rows if source is None else (fields for _, fields in source.records())
+
+
+def dataset_source(dataset: Dataset, name: str) -> Source:
+    """Return the rows of a dataset; columns that hold bytes, such as images, are left out."""
+    schema = dataset.features.arrow_schema
+    names = text_columns(schema, name)
+
+    def records() -> Iterator[Record]:
+        # As Arrow has them: in its own format, the dataset would open images and sounds.
+        batches = dataset.select_columns(names).with_format("arrow").iter(BATCH_ROWS)
+        yield from read_batches(batches, names, name)
+
+    return Source(name, records, lambda: byte_columns(schema))
+
+
+def choose_split(splits: list[str], wanted: str | None, name: str) -> str:
+    """Return the split that is `wanted`, or the only one there is.
+
+    Raises:
+        ConfigError: there is no such split, or it must be said which one.
+    """
+    if wanted is None and len(splits) == 1:
+        return splits[0]
+    if wanted in splits:
+        return str(wanted)
+    problem = f"{name} has no split {wanted!r}" if wanted else f"{name} has several splits"
+    hint = f"name one of them: {', '.join(splits)}" if splits else "leave the split out"
+    raise ConfigError(problem, field="split", hint=hint)
+
+
+def _refuse_split(split: str | None) -> None:
+    if split is not None:
+        raise ConfigError("these rows have no splits", field="split")
+
+
+def _check_names(frame: DataFrame) -> None:
+    names = list(frame.columns)
+    for name in names:
+        if not isinstance(name, str):
+            raise DataError(
+                f"a column is named {name!r}, which is not text",
+                path="the data frame",
+                hint="name the columns: frame.columns = [...]",
+            )
+        if names.count(name) > 1:
+            raise DataError("two columns have this name", path="the data frame", field=name)
+
+
+def _read_frame(frame: DataFrame) -> Iterator[Record]:
+    names = list(frame.columns)
+    for row, values in enumerate(frame.itertuples(index=False, name=None), 1):
+        yield row, {name: _python(value) for name, value in zip(names, values, strict=True)}
+
+
+def _python(value: Any) -> Any:
+    """Return a value of numpy or pandas as Python's own, as `plain` takes it."""
+    import numpy
+    import pandas
+
+    if value is pandas.NA or value is pandas.NaT:
+        return None
+    if isinstance(value, numpy.generic | numpy.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_python(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _python(item) for key, item in value.items()}
+    return plain(value)
