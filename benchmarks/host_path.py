@@ -33,6 +33,7 @@ go_offline()
 from machine import describe, versions  # noqa: E402
 from workload import make_metric, make_rows  # noqa: E402
 
+from localjudge import data_check  # noqa: E402
 from localjudge import judge as judging  # noqa: E402
 from localjudge import run as running  # noqa: E402
 from localjudge.encoding import PromptFrame  # noqa: E402
@@ -140,7 +141,7 @@ class Stages:
         self._originals: list[tuple[Any, str, Any]] = []
 
     def __enter__(self) -> Stages:
-        self._wrap(running, "check_table", "check the file")
+        self._wrap(data_check, "check_table", "check the file")
         self._wrap(Task, "questions", "render")
         self._wrap(PromptFrame, "encode", "encode")
         self._wrap(ScriptedEngine, "choose", "engine (scripted)")

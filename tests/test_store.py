@@ -21,7 +21,8 @@ import pytest
 
 from localjudge.errors import RunChanged, RunError, RunLocked
 from localjudge.records import Status, Verdict
-from localjudge.store import RunStore, read_verdicts
+from localjudge.runs import read_verdicts
+from localjudge.store import RunStore
 
 CONFIG = {"metrics": {"tone": {"digest": "t1"}, "help": {"digest": "h1"}}, "data": "d1"}
 ROWS = 1000
@@ -161,6 +162,34 @@ def test_means_flips_and_cuts_are_those_of_the_verdicts_that_have_a_value(tmp_pa
     assert (tone.confidence, tone.answer_mass) == (0.75, 0.5)
     assert (tone.order_flips, tone.label_flips, tone.cut) == (1, 1, 1)
     assert (help_.order_flips, help_.label_flips, help_.cut) == (None, None, 0)
+
+
+def test_the_tallies_of_a_finished_run_are_kept_until_a_verdict_comes(tmp_path, monkeypatch):
+    with RunStore.open(tmp_path, CONFIG) as store:
+        store.save([judged(0, "tone"), judged(1, "tone", Status.TRUNCATED)])
+        store.finish()
+        counted = store.tallies()
+    with monkeypatch.context() as patched:
+        patched.setattr(RunStore, "_tally", lambda *_: pytest.fail("verdicts were counted"))
+        with RunStore.open(tmp_path, CONFIG) as store:
+            assert store.tallies() == counted
+    with RunStore.open(tmp_path, CONFIG) as store:
+        assert (store.kept(), store.kept(retry_failed=False)) == (1, 2)
+        assert store.pending("tone", [(1, "r1")], retry_failed=False) == [False]
+        store.save([judged(1, "tone")])
+        assert store.tallies()[0].statuses == {"ok": 2}
+    with RunStore.open(tmp_path, CONFIG) as store:
+        assert store.tallies()[0].statuses == {"ok": 2}
+
+
+def test_tallies_that_do_not_fit_the_verdicts_are_counted_anew(tmp_path):
+    with RunStore.open(tmp_path, CONFIG) as store:
+        store.save([judged(0, "tone"), judged(1, "tone")])
+        store.finish()
+        store._db.execute("DELETE FROM verdicts WHERE position = 0")
+        store._db.commit()
+    with RunStore.open(tmp_path, CONFIG) as store:
+        assert store.tallies()[0].rows == 1
 
 
 def test_texts_are_not_counted_one_by_one(tmp_path):
@@ -490,7 +519,7 @@ def test_a_database_damaged_inside_is_named(tmp_path):
 def test_a_database_that_another_program_holds_is_named(tmp_path, monkeypatch):
     RunStore.open(tmp_path, CONFIG).close()
     connect = sqlite3.connect
-    monkeypatch.setattr("sqlite3.connect", lambda path: connect(path, timeout=0))
+    monkeypatch.setattr("sqlite3.connect", lambda path, **_: connect(path, timeout=0))
     other = connect(tmp_path / "verdicts.db")
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(RunError, match="cannot be used: database is locked"):
