@@ -108,9 +108,8 @@ def join_run(
     names = {name: _free(name, own) for name in wide}
     if table.id_column is not None:
         del names["id"]  # the data have it, under their own name
-    columns = {names[name]: wide[name] for name in names} | own
-    if table.id_column is not None:
-        columns = own | columns
+    added = {now: wide[name] for name, now in names.items()}
+    columns = {now: "text" for name, now in names.items() if name == "id"} | own | added
     records = _joined(checked_rows(table, check), verdicts, names, own)
     _WRITERS[format](columns, records, path)
     return path, {name: now for name, now in names.items() if now != name}

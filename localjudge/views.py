@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import islice
 
 from rich.table import Table
@@ -15,6 +15,8 @@ from localjudge.records import Status, Verdict
 from localjudge.terminal import console, duration, pace, printable
 
 _SHOWN = 5  # answers of a distribution, the most probable
+_WHY = "explanation, or why not"
+_WIDE = 110  # columns of a terminal from which on nothing need be stacked
 
 
 def print_verdicts(verdicts: Iterable[Verdict], limit: int) -> None:
@@ -25,19 +27,16 @@ def print_verdicts(verdicts: Iterable[Verdict], limit: int) -> None:
     if not shown:
         out.print("no verdict fits")
         return
-    table = _table("id", "metric", "verdict", "probabilities", "mass", "explanation, or why not")
-    if not any(verdict.explanation or verdict.error for verdict in shown):
-        table.columns.pop()
+    wordy = any(verdict.explanation or verdict.error for verdict in shown)
+    if not wordy:
+        table, row = _table("id", "metric", "verdict", "probabilities", "mass"), _wide
+    elif out.width >= _WIDE:
+        columns = ("id", "metric", "verdict", "probabilities", "mass", _WHY)
+        table, row = _table(*columns), _wide
+    else:
+        table, row = _table("id, metric", "verdict", "probabilities", _WHY), _narrow
     for verdict in shown:
-        cells = [
-            printable(verdict.id, 32),
-            printable(verdict.metric),
-            _outcome(verdict),
-            _distribution(verdict.probabilities),
-            Text("" if verdict.answer_mass is None else f"{verdict.answer_mass:.2g}"),
-            printable(verdict.explanation or verdict.error or ""),
-        ]
-        table.add_row(*cells[: len(table.columns)])
+        table.add_row(*row(verdict)[: len(table.columns)])
     out.print(table)
     if more := sum(1 for _ in rest):
         out.print(f"... and {more} more")
@@ -112,8 +111,23 @@ def _change(change: Change) -> list[Text]:
     return cells
 
 
-def _distribution(probabilities: Mapping[str, float] | None) -> Text:
-    if probabilities is None:
-        return Text("")
-    ranked = sorted(probabilities.items(), key=lambda item: -item[1])
-    return printable(", ".join(f"{answer} {p:.2f}" for answer, p in ranked[:_SHOWN]))
+def _wide(verdict: Verdict) -> list[Text]:
+    return [
+        printable(verdict.id, 32),
+        printable(verdict.metric),
+        _outcome(verdict),
+        Text(", ").join(_distribution(verdict)),
+        Text("" if verdict.answer_mass is None else f"{verdict.answer_mass:.2g}"),
+        printable(verdict.explanation or verdict.error or ""),
+    ]
+
+
+def _narrow(verdict: Verdict) -> list[Text]:
+    row_id, metric, outcome, _, mass, why = _wide(verdict)
+    numbers = [*_distribution(verdict), *([Text("mass ") + mass] if mass else [])]
+    return [row_id + "\n" + metric, outcome, Text("\n").join(numbers), why]
+
+
+def _distribution(verdict: Verdict) -> list[Text]:
+    ranked = sorted((verdict.probabilities or {}).items(), key=lambda item: -item[1])
+    return [printable(f"{answer} {share:.2f}") for answer, share in ranked[:_SHOWN]]

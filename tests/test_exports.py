@@ -227,7 +227,7 @@ def test_data_without_ids_get_their_numbers(tmp_path, toy):
     file.write_text("text,tone_score,tone_score_verdict\na,x,y\nb,x,y\n")
     path, renamed = join_run(run_rows(tmp_path, toy, file, limit=1), file)
     [row] = read_csv(path)
-    assert list(row)[:2] == ["id", "tone_label"]
+    assert list(row)[:5] == ["id", "text", "tone_score", "tone_score_verdict", "tone_label"]
     assert (row["id"], row["text"], row["tone_score"]) == ("1", "a", "x")
     assert renamed == {"tone_score": "tone_score_verdict_verdict"}
 

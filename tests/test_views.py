@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from localjudge.differences import Change, Differences
 from localjudge.progress import Progress, RunStatus
@@ -34,6 +36,18 @@ def test_verdicts_are_shown_with_probabilities_and_explanation(capsys):
     assert "engine_error" in second and "no [i]memory[/i] left" in second
     assert "\x1b" not in second
     assert more == "... and 1 more"
+
+
+def test_in_a_narrow_terminal_explanations_keep_their_room(capsys, monkeypatch):
+    monkeypatch.setattr("localjudge.views.console", lambda: Console(width=80, highlight=False))
+    wordy = replace(GOOD, id="customer-00001", explanation="It is a long story. " * 4)
+    print_verdicts([wordy, FAILED], 5)
+    shown = capsys.readouterr().out.splitlines()
+    assert max(map(len, shown)) <= 80
+    assert shown[1].startswith("customer-00001 ") and shown[2].startswith("[bold]tone[/bold] ")
+    assert "[red]good[/red] 0.75" in shown[1] and "bad 0.25" in shown[2]
+    assert "mass 0.5" in shown[3]
+    assert "It is a long" in shown[1]
 
 
 def test_without_explanations_there_is_no_column_for_them(capsys):
