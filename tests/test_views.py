@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from dataclasses import replace
 
@@ -44,10 +43,10 @@ def test_in_a_narrow_terminal_explanations_keep_their_room(capsys, monkeypatch):
     print_verdicts([wordy, FAILED], 5)
     shown = capsys.readouterr().out.splitlines()
     assert max(map(len, shown)) <= 80
-    assert shown[1].startswith("customer-00001 ") and shown[2].startswith("[bold]tone[/bold] ")
-    assert "[red]good[/red] 0.75" in shown[1] and "bad 0.25" in shown[2]
-    assert "mass 0.5" in shown[3]
-    assert "It is a long" in shown[1]
+    first = [line.startswith("customer-00001 ") for line in shown].index(True)
+    assert "[red]good[/red] 0.75" in shown[first] and "It is a long" in shown[first]
+    assert shown[first + 1].startswith("[bold]tone[/bold] ") and "bad 0.25" in shown[first + 1]
+    assert "mass 0.5" in shown[first + 2]
 
 
 def test_without_explanations_there_is_no_column_for_them(capsys):
@@ -78,9 +77,7 @@ def test_differences_are_settings_then_counts_then_rows(capsys):
     ("status", "says", "not_says"),
     [
         (
-            RunStatus(
-                "judging", Progress(50, 100, 20, 2, 10.0, 10, 900), time.time() - 3, "process 7"
-            ),
+            RunStatus("judging", Progress(50, 100, 20, 2, 10.0, 10, 900), 997.0, "process 7"),
             [
                 "judging, process 7",
                 "50 of 100 (50%)",
@@ -99,7 +96,8 @@ def test_differences_are_settings_then_counts_then_rows(capsys):
         (RunStatus("loading", Progress(0, 9, 0, 0, 0.0), 0.0, "process 7"), ["loading the"], []),
     ],
 )
-def test_the_status_says_how_far_a_run_is(capsys, status, says, not_says):
+def test_the_status_says_how_far_a_run_is(capsys, monkeypatch, status, says, not_says):
+    monkeypatch.setattr("time.time", lambda: 1000.0)
     print_status(status)
     shown = capsys.readouterr().out
     for part in says:
