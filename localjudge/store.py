@@ -170,13 +170,14 @@ class RunStore:
 
     def kept(self, *, retry_failed: bool = True) -> int:
         """Return how many verdicts need not be made again: those that are `ok`, or all."""
-        query = "SELECT count(*) FROM verdicts"
+        tallies = self._kept_tallies()
+        if tallies is not None:
+            return sum(tally.ok if retry_failed else tally.rows for tally in tallies)
+        return self._count("WHERE status = 'ok'" if retry_failed else "")
+
+    def _count(self, which: str = "") -> int:
         with self._errors():
-            if retry_failed:
-                found = self._db.execute(f"{query} WHERE status = ?", (Status.OK,))
-            else:
-                found = self._db.execute(query)
-            return int(found.fetchone()[0])
+            return int(self._db.execute(f"SELECT count(*) FROM verdicts {which}").fetchone()[0])
 
     def pending(
         self, metric: str, rows: Iterable[tuple[int, str]], *, retry_failed: bool = True
@@ -259,7 +260,7 @@ class RunStore:
         if found is None:
             return None
         tallies = tuple(Tally(**tally) for tally in json.loads(found[0]))
-        whole = sum(tally.rows for tally in tallies) == self.kept(retry_failed=False)
+        whole = sum(tally.rows for tally in tallies) == self._count()
         return tallies if whole else None
 
     def _tally(self, metric: str) -> Tally:
