@@ -108,7 +108,10 @@ class Loop:
         if self.cache is not None:
             keys = cache_keys(task, [row for _, row in todo], self.judged_by)
             known = self.cache.find(keys)
-        found, places, rows, new_keys = [], [], [], []
+        found: list[tuple[int, Verdict]] = []
+        places: list[int] = []
+        rows: list[Row] = []
+        new_keys: list[bytes | None] = []
         for (place, row), key, verdict in zip(todo, keys, known, strict=True):
             if verdict is not None:
                 found.append((place, replace(verdict, id=row.id, metric=task.metric.name)))
@@ -125,8 +128,8 @@ class Loop:
             f"{self.max_failures} allowed ({kinds}); the last, of row {last.id!r} by "
             f"{last.metric}: {last.error}",
             path=self.store.folder,
-            hint=f"look at them: localjudge show RUN --status {last.status}; the verdicts are "
-            "kept, and the same command goes on",
+            hint=f"look at them: localjudge show {self.store.folder} --status {last.status}; what "
+            "was judged is kept, and the same command goes on",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -14,12 +15,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from localjudge.errors import RunChanged, RunError, RunLocked
+from localjudge.lock import holder
 from localjudge.records import Status, Verdict
 from localjudge.runs import read_verdicts
 from localjudge.store import RunStore
@@ -343,6 +346,17 @@ def test_the_same_process_cannot_open_a_folder_twice(tmp_path):
         pytest.raises(RunLocked, match=f"process {os.getpid()} on "),
     ):
         RunStore.open(tmp_path, CONFIG)
+
+
+def test_asking_who_holds_a_folder_keeps_no_run_out(tmp_path):
+    assert holder(tmp_path) is None
+    with RunStore.open(tmp_path, CONFIG):
+        assert holder(tmp_path) == f"process {os.getpid()} on {socket.gethostname()}"
+    assert holder(tmp_path) is None
+    with (tmp_path / "lock").open() as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)
+        Timer(0.02, asking.close).start()
+        RunStore.open(tmp_path, CONFIG).close()
 
 
 def test_no_shared_memory_is_needed(tmp_path):
