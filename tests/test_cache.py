@@ -83,7 +83,7 @@ def test_rows_without_a_verdict_are_not_kept(tmp_path, toy):
     file = rows(tmp_path / "a.jsonl", (1, "text one"), (2, "text two"), (3, ""))
 
     def choose(prompt):
-        return Failure("no memory") if "two" in prompt else [0.6, 0.4]
+        return Failure("no memory") if "text two" in prompt else [0.6, 0.4]
 
     first, _ = judged(tmp_path, file, "one", model=toy, choose=choose, metrics=[TONE])
     assert (first.judged, first.failed) == (3, 2)
