@@ -5,7 +5,7 @@ times a second time while it goes on, and then started once more. After that its
 for byte those of a run that nobody disturbed. Each run is a fork of this process, so that a kill
 costs no loading. The last line is one JSON document.
 
-    python benchmarks/kills.py --kills 50
+    python benchmarks/kills.py --model FOLDER --kills 50
 """
 
 from __future__ import annotations
@@ -67,19 +67,19 @@ def main() -> None:
                 row = {"id": f"r{number}", "output": f"text {number} {'x' * (number % 61)}"}
                 file.write(json.dumps(row) + "\n")
         start = time.monotonic()
-        wait(begin(data, folder / "whole"))
+        wait(begin(options.model, data, folder / "whole"))
         whole_s = time.monotonic() - start
         expected = [(folder / "whole" / file).read_bytes() for file in _FILES]
         kills = 0
         while kills < options.kills:
             out = folder / f"run{kills}"
             for _ in range(min(options.kills - kills, chance.choice((1, 2, 2, 3)))):
-                process = begin(data, out)
+                process = begin(options.model, data, out)
                 time.sleep(chance.uniform(0, 1.1 * whole_s))
                 os.kill(process, signal.SIGKILL)
                 moments[state(out)] += os.waitpid(process, 0)[1] == signal.SIGKILL
                 kills += 1
-            wait(begin(data, out))
+            wait(begin(options.model, data, out))
             for file, content in zip(_FILES, expected, strict=True):
                 if (out / file).read_bytes() != content:
                     sys.exit(f"{out.name}/{file} is not that of a run that was not killed")
@@ -88,7 +88,7 @@ def main() -> None:
     print(json.dumps(document))
 
 
-def begin(data: Path, out: Path) -> int:
+def begin(model: Path, data: Path, out: Path) -> int:
     """Start a run in a process of its own, and return its id."""
     with warnings.catch_warnings(action="ignore"):  # of forks beside threads; none is needed
         process = os.fork()
@@ -98,12 +98,14 @@ def begin(data: Path, out: Path) -> int:
             run_file(
                 [_TONE],
                 data,
-                model=data.parent,
+                model=model,
                 out=out,
                 engine="scripted",
                 open_judge=lambda *_, **__: Judge(_ENGINE),
             )
             code = 0
+        except BaseException as error:  # a fork must not go on as its parent
+            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
         finally:
             os._exit(code)
     return process
@@ -124,6 +126,7 @@ def state(out: Path) -> str:
 def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", type=Path, required=True, help="any folder; it is not loaded")
     parser.add_argument("--rows", type=int, default=2000)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
