@@ -9,6 +9,7 @@ import subprocess
 import sys
 from contextlib import closing
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,6 +22,7 @@ from localjudge.library import find_metric
 from localjudge.metrics import classifier
 from localjudge.records import Row, Status, Verdict
 from localjudge.run import run_file
+from localjudge.tasks import Question
 from tests.test_run import HELP, TONE, data, scripted
 
 OK = Verdict("a", "tone", Status.OK, value="good", label="good", explanation="é")
@@ -162,6 +164,20 @@ def test_the_labels_of_a_row_are_part_of_its_key():
     )
     assert one == same != two
     assert none is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"swapped": True}, {"values": ("b", "a")}, {"system": "S"}, {"user_head": "H"}, {"body": "B"}],
+)
+def test_all_of_a_question_is_part_of_its_key(change):
+    def key(swapped=False, values=("a", "b"), system="s", user_head="h", body="b"):
+        messages = SimpleNamespace(system=system, user_head=user_head)
+        variant = SimpleNamespace(swapped=swapped, values=values, messages=messages)
+        task = SimpleNamespace(metric=TONE, questions=lambda _: [Question(variant, body)])
+        return cache_keys(task, [Row("1", {})], {})
+
+    assert key() == key() != key(**change)
 
 
 def test_both_orders_of_a_pair_are_in_its_key():

@@ -179,6 +179,7 @@ def test_the_tallies_of_a_finished_run_are_kept_until_a_verdict_comes(tmp_path, 
     with RunStore.open(tmp_path, CONFIG) as store:
         assert (store.kept(), store.kept(retry_failed=False)) == (1, 2)
         assert store.pending("tone", [(1, "r1")], retry_failed=False) == [False]
+        assert store.tallies() == counted
         store.save([judged(1, "tone")])
         assert store.tallies()[0].statuses == {"ok": 2}
     with RunStore.open(tmp_path, CONFIG) as store:
