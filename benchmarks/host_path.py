@@ -3,7 +3,8 @@
 `run_file` judges a file of generated rows with an engine that answers at once, on one core: rows
 are read and checked, rendered, tokenised with a real model's tokenizer, and verdicts are stored.
 No model is loaded. Time is also given as the processor's own, which other work on the machine does
-not lengthen. It needs Linux, which tells the memory in use. The last line is one JSON document.
+not lengthen. Then the finished run is started again, which must find that nothing is left to do.
+It needs Linux, which tells the memory in use. The last line is one JSON document.
 
     python benchmarks/host_path.py --model FOLDER
 """
@@ -33,6 +34,7 @@ go_offline()
 from machine import describe, versions  # noqa: E402
 from workload import make_metric, make_rows  # noqa: E402
 
+from localjudge import data_check  # noqa: E402
 from localjudge import judge as judging  # noqa: E402
 from localjudge import run as running  # noqa: E402
 from localjudge.encoding import PromptFrame  # noqa: E402
@@ -70,6 +72,9 @@ def main() -> None:
             start, cpu_start = time.perf_counter(), time.process_time()
             result = run("run")
             seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
+        start = time.perf_counter()
+        run("run")
+        resume_s = time.perf_counter() - start
         if options.profile:
             with cProfile.Profile() as profile:
                 run("profile", limit=min(options.rows, 10_000))
@@ -86,6 +91,7 @@ def main() -> None:
         print(
             f"  {stage:<22} {1e6 * spent / options.rows:7.1f} µs a row {spent / cpu_seconds:6.1%}"
         )
+    print(f"the same command on the finished run: {resume_s:.1f} s")
     print(f"memory: {memory.start:.0f} MB at the start, at most {memory.growth:.0f} MB above it")
     document = {
         "model": options.model.name,
@@ -93,6 +99,7 @@ def main() -> None:
         "ok": sum(tally.ok for tally in result.tallies),
         **rates,
         "stage_cpu_s": shares,
+        "resume_s": resume_s,
         "prompt_tokens": prompt_tokens,
         "memory_start_mb": memory.start,
         "memory_growth_mb": memory.growth,
@@ -140,7 +147,7 @@ class Stages:
         self._originals: list[tuple[Any, str, Any]] = []
 
     def __enter__(self) -> Stages:
-        self._wrap(running, "check_table", "check the file")
+        self._wrap(data_check, "check_table", "check the file")
         self._wrap(Task, "questions", "render")
         self._wrap(PromptFrame, "encode", "encode")
         self._wrap(ScriptedEngine, "choose", "engine (scripted)")

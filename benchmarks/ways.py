@@ -99,7 +99,7 @@ class _Localjudge:
 
     def look(self, way: str, result: Any) -> Outcome:
         """Count valid answers and written tokens."""
-        from localjudge.store import read_verdicts
+        from localjudge.runs import read_verdicts
 
         verdicts = [*read_verdicts(result.folder)]
         return Outcome(

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from localjudge.judge import Judge
     from localjudge.metrics import classifier, load_metric, scorer
+    from localjudge.runs import open_run
 
-__all__ = ["Judge", "classifier", "load_metric", "scorer"]
+__all__ = ["Judge", "classifier", "load_metric", "open_run", "scorer"]
 
 _HOMES = {
     "Judge": "localjudge.judge",
     "classifier": "localjudge.metrics",
     "load_metric": "localjudge.metrics",
+    "open_run": "localjudge.runs",
     "scorer": "localjudge.metrics",
 }
 

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, NoReturn
 
 import typer
 
+from localjudge import run_commands
 from localjudge.answers import Kind
 from localjudge.encoding import PromptMode
 from localjudge.errors import ConfigError, LocaljudgeError
@@ -31,6 +32,7 @@ metrics_app = typer.Typer(help="List, show and check metrics.", no_args_is_help=
 models_app = typer.Typer(help="List and install models.", no_args_is_help=False)
 app.add_typer(metrics_app, name="metrics", invoke_without_command=True)
 app.add_typer(models_app, name="models", invoke_without_command=True)
+app.add_typer(run_commands.app)
 
 
 def main() -> None:
@@ -119,6 +121,19 @@ def run(
     split: Annotated[str | None, typer.Option(help="Split of a dataset folder.")] = None,
     id_column: Annotated[str | None, typer.Option(help="Column of the rows' ids.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Judge only the first N rows.")] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(help="Folder of verdicts to reuse, and to keep, across runs."),
+    ] = None,
+    retry_failed: Annotated[
+        bool, typer.Option(help="Judge rows again that an earlier start could not.")
+    ] = True,
+    max_failures: Annotated[
+        int | None, typer.Option(min=0, help="Stop when more than N rows have failed.")
+    ] = None,
+    log_file: Annotated[
+        Path | None, typer.Option(help="Add to this file what happens, line by line.")
+    ] = None,
     engine: Annotated[
         Literal["auto", "transformers", "vllm"],
         typer.Option(help="What runs the model; auto takes what suits this machine."),
@@ -170,10 +185,16 @@ def run(
     Exit code: 0 all rows have a verdict, 3 finished with failed rows, 1 stopped.
     """
     from localjudge.library import find_metrics
+    from localjudge.log_file import log_file as open_log
     from localjudge.run import run_file
     from localjudge.terminal import print_result, progress_bar
 
-    with progress_bar() as on_progress:
+    with open_log(log_file) as log, progress_bar(log) as on_progress:
+
+        def note(line: str) -> None:
+            print(line, file=sys.stderr)
+            log(line)
+
         result = run_file(
             find_metrics(metrics or [], labels=labels, text=text),
             data,
@@ -200,46 +221,15 @@ def run(
             split=split,
             id_column=id_column,
             limit=limit,
+            cache=cache,
+            retry_failed=retry_failed,
+            max_failures=max_failures,
             on_progress=on_progress,
-            on_note=lambda note: print(note, file=sys.stderr),
+            on_note=note,
         )
     print_result(result)
     if result.failed:
         raise typer.Exit(FINISHED_WITH_FAILURES)
-
-
-@app.command()
-def show(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    limit: Annotated[int, typer.Option(min=1, help="Show so many verdicts.")] = 20,
-) -> None:
-    """Print the verdicts of a run with their probabilities."""
-    from localjudge.store import read_verdicts
-    from localjudge.terminal import print_verdicts
-
-    print_verdicts(read_verdicts(folder), limit)
-
-
-@app.command()
-def export(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    wide: Annotated[
-        bool, typer.Option("--wide", help="One row for each input row, with all its metrics.")
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="A .jsonl, .csv or .parquet file; by default a .csv file in the run folder."
-        ),
-    ] = None,
-) -> None:
-    """Write the verdicts of a run as a table for other tools.
-
-    In CSV, texts that a spreadsheet could take for a formula get a ' in front.
-    """
-    from localjudge.exports import export_run
-
-    print(export_run(folder, out, wide=wide))
 
 
 @metrics_app.callback()

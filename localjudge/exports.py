@@ -1,27 +1,35 @@
-"""The verdicts of a run as a table for other tools: as they are, or with one row per input row."""
+"""The verdicts of a run as a table for other tools: as they are, by input row, beside the data."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, groupby, islice
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from localjudge.errors import ConfigError
-from localjudge.records import VERDICT_FIELDS, Verdict
-from localjudge.store import read_verdicts
-from localjudge.tables import replacing, write_jsonl, write_parquet
+from localjudge.errors import ConfigError, DataError, RunError
+from localjudge.outputs import replacing, write_jsonl, write_parquet
+from localjudge.records import VERDICT_FIELDS, Row, Verdict
+from localjudge.runs import open_run, read_verdicts
+from localjudge.tables import Table, check_table, checked_rows, open_table
 
 Record = dict[str, Any]
-_OWN_FILES = ("verdicts.jsonl", "verdicts.parquet", "run.json")
+Columns = Mapping[str, str]  # each column's name and type: one of _ARROW
+_OWN_FILES = ("verdicts.jsonl", "verdicts.parquet", "run.json", "progress.json")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what a spreadsheet may take for a formula
+_ARROW = {"text": "string", "float": "double", "int": "int64", "bool": "bool", "json": "string"}
+_EXACT = 2**53  # up to there, every integer is a float too
 
 
 def export_run(
-    folder: str | PathLike[str], path: str | PathLike[str] | None = None, *, wide: bool = False
+    folder: str | PathLike[str],
+    path: str | PathLike[str] | None = None,
+    *,
+    wide: bool = False,
+    format: str | None = None,
 ) -> Path:
     """Write the verdicts of a finished run to a file, and return its path. Rows are streamed.
 
@@ -34,104 +42,121 @@ def export_run(
 
     Args:
         folder: The run folder.
-        path: A .jsonl, .csv or .parquet file, replaced if it is there; by default `verdicts.csv` or
-            `wide.csv` in the run folder.
+        path: The file, replaced if it is there; by default `verdicts` or `wide`, with the ending
+            of the format, in the run folder.
         wide: Whether to write one row for each input row.
+        format: `csv`, `jsonl` or `parquet`; by default that of the ending of `path`, else `csv`.
 
     Raises:
-        ConfigError: the ending is that of no known format, or the file is one of the run's own.
+        ConfigError: the format is unknown or another than that of the ending, or the file is one
+            of the run's own.
         RunError: the folder holds no finished run, or the file cannot be written.
     """
-    folder = Path(folder)
-    path = folder / ("wide.csv" if wide else "verdicts.csv") if path is None else Path(path)
-    writers = _WIDE if wide else _LONG
-    if path.suffix.lower() not in writers:
+    path, format = _target(Path(folder), path, "wide" if wide else "verdicts", format)
+    verdicts = _begun(read_verdicts(folder))  # so that what is wrong with the run comes up first
+    if wide:
+        columns, records = _widened(verdicts)
+        _WRITERS[format](columns, records, path)
+    elif format == "csv":
+        columns = dict.fromkeys(VERDICT_FIELDS, "text")
+        _write_csv(columns, (verdict.to_dict() for verdict in verdicts), path)
+    else:
+        {"jsonl": write_jsonl, "parquet": write_parquet}[format](verdicts, path)
+    return path
+
+
+def join_run(
+    folder: str | PathLike[str],
+    data: str | PathLike[str],
+    path: str | PathLike[str] | None = None,
+    *,
+    format: str | None = None,
+) -> tuple[Path, dict[str, str]]:
+    """Write the wide table of a finished run beside the columns of its data; see `export_run`.
+
+    The data are read as the run read them. In Parquet, a column of texts, of integers, of numbers
+    or of truth values keeps its type; any other one holds JSON text.
+
+    Args:
+        folder: The run folder.
+        data: The data that the run judged.
+        path: The file; by default `joined`, with the ending of the format, in the run folder.
+        format: As for `export_run`.
+
+    Returns:
+        The file, and the columns of the wide table that have another name there, for the data have
+        a column of that name: each with its new name, which ends with `_verdict`.
+
+    Raises:
+        ConfigError, RunError: as `export_run`.
+        DataError: the data cannot be read, or are not those of the run.
+    """
+    path, format = _target(Path(folder), path, "joined", format)
+    wide, verdicts = _widened(_begun(read_verdicts(folder)))
+    settings = open_run(folder).settings
+    info = settings.get("info", {})
+    read_as = ("data_format", "split", "id_column", "limit")
+    table = open_table(data, **{name: info.get(name) for name in read_as})
+    check = check_table(table)
+    if check.digest != settings["data"]["digest"]:
+        raise DataError(
+            f"is not what this run judged: it has {check.rows} rows, and the run's "
+            f"{settings['data']['rows']} had other ids or texts",
+            path=table.source.name,
+            hint=f"give the file as it was: {info.get('data')}",
+        )
+    own = _types(table)
+    names = {name: _free(name, own) for name in wide}
+    if table.id_column is not None:
+        del names["id"]  # the data have it, under their own name
+    added = {now: wide[name] for name, now in names.items()}
+    columns = {now: "text" for name, now in names.items() if name == "id"} | own | added
+    records = _joined(checked_rows(table, check), verdicts, names, own)
+    _WRITERS[format](columns, records, path)
+    return path, {name: now for name, now in names.items() if now != name}
+
+
+def _target(
+    folder: Path, path: str | PathLike[str] | None, stem: str, format: str | None
+) -> tuple[Path, str]:
+    """Return the file to write, and its format."""
+    if path is None:
+        path = folder / f"{stem}.{format or 'csv'}"
+    path = Path(path)
+    ending = path.suffix.lower().removeprefix(".")
+    chosen = format or ending
+    if chosen not in _WRITERS:
         raise ConfigError(
             f"the ending {path.suffix!r} is not that of a known format",
             path=path,
             field="out",
-            hint=f"the formats that are written: {', '.join(writers)}",
+            hint=f"the formats that are written: .{', .'.join(_WRITERS)}",
+        )
+    if ending in _WRITERS and ending != chosen:
+        raise ConfigError(
+            f"the ending is not that of the format {chosen}",
+            path=path,
+            field="format",
+            hint="leave out --format, or choose another name",
         )
     if path.resolve() in [(folder / name).resolve() for name in _OWN_FILES]:
         raise ConfigError(
             "is one of the run's own files", path=path, field="out", hint="choose another name"
         )
-    verdicts = read_verdicts(folder)
-    first = list(islice(verdicts, 1))  # so that what is wrong with the run comes up before all else
-    writers[path.suffix.lower()](chain(first, verdicts), path)
-    return path
+    return path, chosen
 
 
-def _write_long_csv(verdicts: Iterable[Verdict], path: Path) -> None:
-    _write_csv(VERDICT_FIELDS, (verdict.to_dict() for verdict in verdicts), path)
+def _begun(verdicts: Iterator[Verdict]) -> Iterator[Verdict]:
+    first = list(islice(verdicts, 1))
+    return chain(first, verdicts)
 
 
-def _write_wide_csv(verdicts: Iterable[Verdict], path: Path) -> None:
-    _write_csv(*_widened(verdicts), path)
-
-
-def _write_wide_jsonl(verdicts: Iterable[Verdict], path: Path) -> None:
-    _, records = _widened(verdicts)
-    with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
-        for record in records:
-            file.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def _write_wide_parquet(verdicts: Iterable[Verdict], path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    columns, records = _widened(verdicts)
-    kinds = {name: pa.float64() if name.endswith("_score") else pa.string() for name in columns}
-    schema = pa.schema(list(kinds.items()))
-    with (
-        replacing(path) as partial,
-        partial.open("wb") as file,
-        pq.ParquetWriter(file, schema) as writer,
-    ):
-        while batch := list(islice(records, 10_000)):
-            writer.write_batch(pa.RecordBatch.from_pylist(batch, schema))
-
-
-_LONG: dict[str, Callable[[Iterable[Verdict], Path], None]] = {
-    ".jsonl": write_jsonl,
-    ".csv": _write_long_csv,
-    ".parquet": write_parquet,
-}
-_WIDE: dict[str, Callable[[Iterable[Verdict], Path], None]] = {
-    ".jsonl": _write_wide_jsonl,
-    ".csv": _write_wide_csv,
-    ".parquet": _write_wide_parquet,
-}
-
-
-def _widened(verdicts: Iterable[Verdict]) -> tuple[Sequence[str], Iterator[Record]]:
-    """Return the columns of the wide table, and its rows.
-
-    The verdicts of one row stand together, and every row of a finished run has one of each metric.
-    """
-    rows = (list(group) for _, group in groupby(verdicts, key=lambda verdict: verdict.id))
-    first = next(rows, [])
-    return tuple(_wide(first)), map(_wide, chain([first] if first else [], rows))
-
-
-def _wide(verdicts: Sequence[Verdict]) -> Record:
-    record: Record = {"id": verdicts[0].id if verdicts else None}
-    for verdict in verdicts:
-        text = verdict.value if isinstance(verdict.value, str) else None
-        record[f"{verdict.metric}_label"] = text
-        record[f"{verdict.metric}_score"] = verdict.score
-        record[f"{verdict.metric}_explanation"] = verdict.explanation
-        record[f"{verdict.metric}_status"] = str(verdict.status)
-    return record
-
-
-def _write_csv(columns: Sequence[str], records: Iterable[Record], path: Path) -> None:
+def _write_csv(columns: Columns, records: Iterable[Record], path: Path) -> None:
     with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(map(_cell, columns))
         for record in records:
-            writer.writerow([_cell(record[name]) for name in columns])
+            writer.writerow([_cell(record.get(name)) for name in columns])
 
 
 def _cell(value: Any) -> Any:
@@ -141,3 +166,115 @@ def _cell(value: Any) -> Any:
     if isinstance(value, str) and value.startswith(_FORMULA):
         return f"'{value}"
     return value
+
+
+def _write_jsonl(columns: Columns, records: Iterable[Record], path: Path) -> None:
+    with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
+        for record in records:
+            ordered = {name: record[name] for name in columns if name in record}
+            file.write(json.dumps(ordered, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _write_parquet(columns: Columns, records: Iterable[Record], path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema([(name, pa.type_for_alias(_ARROW[kind])) for name, kind in columns.items()])
+    nested = [name for name, kind in columns.items() if kind == "json"]
+    remaining = iter(records)
+    with (
+        replacing(path) as partial,
+        partial.open("wb") as file,
+        pq.ParquetWriter(file, schema) as writer,
+    ):
+        while batch := list(islice(remaining, 10_000)):
+            for record in batch:
+                record.update(
+                    (name, json.dumps(record[name], ensure_ascii=False))
+                    for name in nested
+                    if record.get(name) is not None
+                )
+            writer.write_batch(pa.RecordBatch.from_pylist(batch, schema))
+
+
+_WRITERS: dict[str, Callable[[Columns, Iterable[Record], Path], None]] = {
+    "jsonl": _write_jsonl,
+    "csv": _write_csv,
+    "parquet": _write_parquet,
+}
+
+
+def _widened(verdicts: Iterable[Verdict]) -> tuple[Columns, Iterator[Record]]:
+    """Return the columns of the wide table, and its rows.
+
+    The verdicts of one row stand together, and every row of a finished run has one of each metric.
+    """
+    rows = (list(group) for _, group in groupby(verdicts, key=lambda verdict: verdict.id))
+    first = next(rows, [])
+    columns = {"id": "text"}
+    for verdict in first:
+        columns |= dict.fromkeys(_wide([verdict]), "text") | {f"{verdict.metric}_score": "float"}
+    return columns, map(_wide, chain([first] if first else [], rows))
+
+
+def _wide(verdicts: list[Verdict]) -> Record:
+    record: Record = {"id": verdicts[0].id}
+    for verdict in verdicts:
+        text = verdict.value if isinstance(verdict.value, str) else None
+        record[f"{verdict.metric}_label"] = text
+        record[f"{verdict.metric}_score"] = verdict.score
+        record[f"{verdict.metric}_explanation"] = verdict.explanation
+        record[f"{verdict.metric}_status"] = str(verdict.status)
+    return record
+
+
+def _joined(
+    rows: Iterable[Row], verdicts: Iterable[Record], names: Mapping[str, str], own: Columns
+) -> Iterator[Record]:
+    """Yield the rows with their verdicts; JSON Lines keep to the columns that a row has."""
+    for row, record in zip(rows, verdicts, strict=True):
+        if row.id != record["id"]:
+            raise RunError(
+                f"damaged: the verdict of row {row.id!r} is that of {record['id']!r}",
+                hint="remove verdicts.jsonl and run the same command again",
+            )
+        yield dict(row.fields) | {now: record[name] for name, now in names.items()}
+
+
+def _free(name: str, taken: Iterable[str]) -> str:
+    while name in taken:
+        name += "_verdict"
+    return name
+
+
+def _types(table: Table) -> dict[str, str]:
+    """Return the type of each column of a table, by all of its values."""
+    kinds: dict[str, set[str]] = {name: set() for name in table.columns}
+    for row in table:
+        for name, value in row.fields.items():
+            if value is not None:
+                kinds.setdefault(name, set()).add(_kind(value))
+    return {name: _type(found) for name, found in kinds.items()}
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case bool():
+            return "bool"
+        case int():
+            return "int" if abs(value) <= _EXACT else "long" if abs(value) < 2**63 else "json"
+        case float():
+            return "float"
+        case str():
+            return "text"
+    return "json"
+
+
+def _type(kinds: set[str]) -> str:
+    if not kinds:
+        return "text"
+    if kinds <= {"int", "long"}:
+        return "int"
+    if kinds <= {"int", "float"}:
+        return "float"
+    return next(iter(kinds)) if len(kinds) == 1 else "json"

@@ -4,51 +4,35 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from importlib import metadata
-from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
+from localjudge.cache import VerdictCache
+from localjudge.data_check import check_data
 from localjudge.encoding import PromptMode
 from localjudge.engines import pick_engine
 from localjudge.errors import ConfigError, RunError
-from localjudge.judge import Asked, Judge
+from localjudge.judge import Judge
+from localjudge.loop import Loop
 from localjudge.metrics import Metric
 from localjudge.models import find_model, fingerprint
 from localjudge.options import Options, check_choice
-from localjudge.records import Row, Status
+from localjudge.progress import Progress, ProgressFile
+from localjudge.runs import open_run
 from localjudge.store import RunStore, Tally
-from localjudge.tables import check_table, checked_rows, open_table
-from localjudge.tasks import Task, check_asking
+from localjudge.tables import checked_rows, open_table
+from localjudge.tasks import check_asking
+
+if TYPE_CHECKING:
+    import datasets
+    import pandas as pd
 
 _PACKAGES = ("localjudge-llm", "torch", "transformers", "tokenizers", "outlines", "outlines_core")
-
-
-Item = TypeVar("Item")
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a run is.
-
-    Attributes:
-        done: Verdicts that exist, of this start and of earlier ones.
-        total: Verdicts that there will be: rows times metrics.
-        judged: Verdicts made since this start.
-        failed: How many of those are not `ok`.
-        seconds: Time since judging began.
-    """
-
-    done: int
-    total: int
-    judged: int
-    failed: int
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +43,9 @@ class RunResult:
         folder: The run folder, with `verdicts.jsonl`, `verdicts.parquet` and `run.json`.
         rows: Number of rows in the data.
         tallies: What the verdicts are, metric by metric.
-        judged: Verdicts made since this start; the others were there before.
+        judged: Verdicts that the model made since this start; the others were there before.
         seconds: Time that judging them took, without loading the model.
+        reused: Verdicts that were taken from the cache since this start.
     """
 
     folder: Path
@@ -68,11 +53,20 @@ class RunResult:
     tallies: tuple[Tally, ...]
     judged: int
     seconds: float
+    reused: int = 0
 
     @property
     def failed(self) -> int:
         """Number of verdicts that are not `ok`."""
         return sum(tally.rows - tally.ok for tally in self.tallies)
+
+    def to_dataset(self) -> datasets.Dataset:
+        """Return the verdicts as a dataset, with the columns of `verdicts.parquet`."""
+        return open_run(self.folder).to_dataset()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the verdicts as a frame, with the columns of `verdicts.parquet`."""
+        return open_run(self.folder).to_pandas()
 
 
 def run_file(
@@ -90,6 +84,9 @@ def run_file(
     mapping: Mapping[str, str] | None = None,
     id_column: str | None = None,
     limit: int | None = None,
+    cache: str | PathLike[str] | None = None,
+    retry_failed: bool = True,
+    max_failures: int | None = None,
     on_progress: Callable[[Progress], None] = lambda _: None,
     on_note: Callable[[str], None] = lambda _: None,
     open_judge: Callable[..., Judge] = Judge.open,
@@ -114,15 +111,22 @@ def run_file(
         mapping: Input to column, for every metric that has the input.
         id_column: Column of the rows' ids; by default `id`, else the row's number.
         limit: Judge only so many rows, from the first.
+        cache: Folder of verdicts to take what was judged before from, in whatever run, and to
+            keep new ones in; only those that are `ok`.
+        retry_failed: Judge the rows again that an earlier start left without a verdict.
+        max_failures: Stop when more verdicts than that have failed since this start.
         on_progress: Called when judging begins, and after every chunk of rows.
         on_note: Called with one line on what was decided: the engine, the longest prompt.
         open_judge: Called as `Judge.open` to load the model.
 
     Raises:
         DataError: the data changed while it was judged.
+        RunError: more than `max_failures` verdicts have failed.
         LocaljudgeError: the run was stopped for another reason; verdicts made before are kept.
     """
     check_choice("prompt_mode", prompt_mode, get_args(PromptMode))
+    if max_failures is not None and max_failures < 0:
+        raise ConfigError(f"{max_failures} is negative", field="max_failures")
     asking = Options.of(options or {})
     for metric in metrics:
         check_asking(metric, explain=asking.explain, orders=asking.permute_labels)
@@ -130,7 +134,7 @@ def run_file(
     inputs = {name for metric in metrics for name in metric.inputs}
     _check_inputs(inputs, asking.truncate, "truncate")
     table = open_table(data, data_format=data_format, split=split, id_column=id_column, limit=limit)
-    check = check_table(table, _required(metrics, columns, mapping or {}))
+    check = check_data(table, _required(metrics, columns, mapping or {}), Path(out))
     folder = find_model(model)
     if engine == "auto":
         engine, why = pick_engine()
@@ -144,6 +148,11 @@ def run_file(
         "options": asdict(asking),
         "info": {
             "data": str(table.source.path.resolve() if table.source.path else table.source.name),
+            "data_mark": check.mark,
+            "data_format": data_format,
+            "split": split,
+            "id_column": table.id_column,
+            "limit": limit,
             "model": str(folder.path),
             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "python": platform.python_version(),
@@ -152,39 +161,46 @@ def run_file(
         },
     }
     total = check.rows * len(metrics)
-    judged = failed = 0
-    seconds = 0.0
     with RunStore.open(out, config) as store:
         store.check_places(check.rows)
-        kept = sum(tally.ok for tally in store.tallies())
-        if kept < total:
-            with open_judge(
-                folder.path,
-                engine=engine,
-                settings=settings,
-                prompt_mode=prompt_mode,
-                **asdict(asking),
-            ) as judge:
-                on_note(f"up to {judge.engine.context_length} tokens for a prompt and its answer")
-                judge.check_engine()
-                store.bind(judge.fingerprint)
-                tasks = [judge.prepare(metric, columns[metric.name]) for metric in metrics]
-                start = time.monotonic()
-                on_progress(Progress(kept, total, 0, 0, 0.0))
-                rows = checked_rows(table, check)
-                with closing(_ahead(_asked(judge, tasks, rows, store))) as chunks:
-                    for positions, asked in chunks:
-                        verdicts = judge.answer(asked)
-                        store.save(zip(positions, verdicts, strict=True))
-                        judged += len(verdicts)
-                        failed += sum(verdict.status is not Status.OK for verdict in verdicts)
-                        seconds = time.monotonic() - start
-                        on_progress(Progress(kept + judged, total, judged, failed, seconds))
-        tallies = store.tallies()
-        if any(tally.rows != check.rows for tally in tallies):
-            raise RunError("verdicts are missing, although all rows were judged", path=store.folder)
-        store.finish()
-        return RunResult(store.folder, check.rows, tallies, judged, seconds)
+        kept = store.kept(retry_failed=retry_failed)
+        with ProgressFile(store.folder, Progress(kept, total, 0, 0, 0.0), on_progress) as progress:
+            if kept < total:
+                checked = check.full()
+                with ExitStack() as held:
+                    known = None if cache is None else held.enter_context(VerdictCache.open(cache))
+                    judge = held.enter_context(
+                        open_judge(
+                            folder.path,
+                            engine=engine,
+                            settings=settings,
+                            prompt_mode=prompt_mode,
+                            **asdict(asking),
+                        )
+                    )
+                    room = judge.engine.context_length
+                    on_note(f"up to {room} tokens for a prompt and its answer")
+                    judge.check_engine()
+                    store.bind(judge.fingerprint)
+                    judged_by = {
+                        **{name: config[name] for name in ("model", "prompt_mode", "options")},
+                        "fingerprint": judge.fingerprint,
+                        "context_length": judge.engine.context_length,
+                        "engine_args": (settings or {}).get("engine_args"),
+                        "version": _version("localjudge-llm"),
+                    }
+                    tasks = [judge.prepare(metric, columns[metric.name]) for metric in metrics]
+                    loop = Loop(judge, store, known, judged_by, retry_failed, max_failures)
+                    loop.run(tasks, checked_rows(table, checked), progress)
+            tallies = store.tallies()
+            if any(tally.rows != check.rows for tally in tallies):
+                raise RunError(
+                    "verdicts are missing, although all rows were judged", path=store.folder
+                )
+            progress.enter("writing")
+            store.finish()
+        now = progress.now
+        return RunResult(store.folder, check.rows, tallies, now.judged, now.seconds, now.reused)
 
 
 def _columns(metrics: Sequence[Metric], mapping: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
@@ -227,28 +243,6 @@ def _required(
             if name not in metric.optional or name in mapping:
                 required[column] = None
     return required
-
-
-def _asked(
-    judge: Judge, tasks: Sequence[Task], rows: Iterable[Row], store: RunStore
-) -> Iterator[tuple[list[int], Asked]]:
-    """Yield chunks of rows that wait for a verdict: their places in the data, and the prompts."""
-    numbered = enumerate(rows)
-    while chunk := list(islice(numbered, judge.chunk_rows)):
-        for task in tasks:
-            waiting = store.pending(task.metric.name, [(place, row.id) for place, row in chunk])
-            todo = [item for item, wait in zip(chunk, waiting, strict=True) if wait]
-            if todo:
-                yield [place for place, _ in todo], judge.ask(task, [row for _, row in todo])
-
-
-def _ahead(items: Iterator[Item]) -> Generator[Item, None, None]:
-    """Yield `items`, each made in another thread while the one before it is in use."""
-    with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, items, None)
-        while (item := coming.result()) is not None:
-            coming = pool.submit(next, items, None)
-            yield item
 
 
 def _version(name: str) -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import RunChanged, RunError
-from localjudge.tables import replacing, unreadable
+from localjudge.outputs import replacing, unreadable
 
 _UNCOMPARED = ("info", "resolved")
 
@@ -28,7 +28,7 @@ def keep_settings(path: Path, config: Mapping[str, Any], *, started: bool) -> No
     if not started:
         _write_config(path, config)
         return
-    stored = _read_config(path)
+    stored = read_settings(path)
     _refuse_changes(
         path,
         *({k: v for k, v in each.items() if k not in _UNCOMPARED} for each in (stored, config)),
@@ -37,14 +37,19 @@ def keep_settings(path: Path, config: Mapping[str, Any], *, started: bool) -> No
 
 def keep_resolved(path: Path, resolved: Mapping[str, Any]) -> None:
     """Do the same with what is only known once the engine is loaded."""
-    stored = _read_config(path)
+    stored = read_settings(path)
     if "resolved" not in stored:
         _write_config(path, stored | {"resolved": resolved})
     else:
         _refuse_changes(path, stored["resolved"], resolved)
 
 
-def _read_config(path: Path) -> dict[str, Any]:
+def read_settings(path: Path) -> dict[str, Any]:
+    """Return what the file at `path` holds.
+
+    Raises:
+        RunError: it is missing, damaged or cannot be read.
+    """
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(stored, dict):
@@ -71,7 +76,10 @@ def _write_config(path: Path, config: Mapping[str, Any]) -> None:
 
 
 def _refuse_changes(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    changes = _changes(old, json.loads(json.dumps(new)))
+    changes = [
+        f"\n  {key}: {was} -> {now}"
+        for key, was, now in changed_settings(old, json.loads(json.dumps(new)))
+    ]
     if changes:
         raise RunChanged(
             f"the folder holds a run with other settings (old -> new):{''.join(changes)}",
@@ -80,14 +88,15 @@ def _refuse_changes(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) 
         )
 
 
-def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+def changed_settings(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield, of each setting that is not the same, the dotted key and both values, shortened."""
     before, after = dict(_flat(old)), dict(_flat(new))
-    changes = []
     for key in before | after:
         was, is_now = before.get(key, "(absent)"), after.get(key, "(absent)")
         if was != is_now:
-            changes.append(f"\n  {key}: {_excerpts(was, is_now)}")
-    return changes
+            yield key, *_excerpts(was, is_now)
 
 
 def _flat(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
@@ -99,11 +108,14 @@ def _flat(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
         yield key, json.dumps(value, ensure_ascii=False)
 
 
-def _excerpts(old: str, new: str) -> str:
+def _excerpts(old: str, new: str) -> tuple[str, str]:
     """Show two texts from shortly before the place where they part."""
     pairs = enumerate(zip(old, new, strict=False))
     parted = next((place for place, (a, b) in pairs if a != b), min(len(old), len(new)))
     start = max(0, parted - 20)
     end = start + 60
-    shown = ["…" * (start > 0) + text[start:end] + "…" * (len(text) > end) for text in (old, new)]
-    return " -> ".join(shown)
+
+    def excerpt(text: str) -> str:
+        return "…" * (start > 0) + text[start:end] + "…" * (len(text) > end)
+
+    return excerpt(old), excerpt(new)

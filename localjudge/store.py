@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import socket
+import json
 import sqlite3
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from operator import itemgetter
 from os import PathLike
@@ -18,10 +16,12 @@ from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
-from localjudge.errors import RunChanged, RunError, RunLocked
+from localjudge.database import as_run_errors
+from localjudge.errors import RunChanged, RunError
+from localjudge.lock import locked
+from localjudge.outputs import unreadable, write_lines, write_parquet
 from localjudge.records import Status, Verdict
 from localjudge.settings import keep_resolved, keep_settings
-from localjudge.tables import unreadable, unwritable, write_lines, write_parquet
 
 # The key is a row's place and not its id: rows are then appended, whatever the ids look like.
 _SCHEMA = """
@@ -35,6 +35,7 @@ CREATE TABLE IF NOT EXISTS verdicts (
 );
 CREATE TABLE IF NOT EXISTS progress (finished INTEGER NOT NULL);
 INSERT INTO progress SELECT 0 WHERE NOT EXISTS (SELECT * FROM progress);
+CREATE TABLE IF NOT EXISTS summary (tallies TEXT NOT NULL);
 """
 # Texts are not counted: hardly two are the same. They have neither label nor score.
 _COUNTS = (
@@ -109,6 +110,7 @@ class RunStore:
         self._db = db
         self._held = held
         self._lock = Lock()
+        self._tallies: tuple[Tally, ...] | None = None
 
     @classmethod
     def open(cls, folder: str | PathLike[str], config: Mapping[str, Any]) -> RunStore:
@@ -127,13 +129,13 @@ class RunStore:
         """
         folder = Path(folder)
         database = folder / "verdicts.db"
-        with _as_run_errors(folder), ExitStack() as held:
+        with as_run_errors(folder), ExitStack() as held:
             folder.mkdir(parents=True, exist_ok=True)
             _refuse_foreign(folder)
-            held.enter_context(_locked(folder / "lock"))
-            with _as_run_errors(database):
-                db = sqlite3.connect(database, check_same_thread=False)
-                held.enter_context(closing(db))
+            held.enter_context(locked(folder / "lock"))
+            with as_run_errors(database):
+                connection = sqlite3.connect(database, check_same_thread=False)
+                db = held.enter_context(closing(connection))
                 _prepare(db)
                 [(started,)] = db.execute("SELECT EXISTS (SELECT * FROM verdicts)")
             keep_settings(folder / "run.json", config, started=bool(started))
@@ -168,12 +170,26 @@ class RunStore:
                 hint="restore the file, or choose a new folder",
             )
 
-    def pending(self, metric: str, rows: Iterable[tuple[int, str]]) -> list[bool]:
+    def kept(self, *, retry_failed: bool = True) -> int:
+        """Return how many verdicts need not be made again: those that are `ok`, or all."""
+        tallies = self._kept_tallies()
+        if tallies is not None:
+            return sum(tally.ok if retry_failed else tally.rows for tally in tallies)
+        return self._count("WHERE status = 'ok'" if retry_failed else "")
+
+    def _count(self, which: str = "") -> int:
+        with self._errors():
+            return int(self._db.execute(f"SELECT count(*) FROM verdicts {which}").fetchone()[0])
+
+    def pending(
+        self, metric: str, rows: Iterable[tuple[int, str]], *, retry_failed: bool = True
+    ) -> list[bool]:
         """Say of each row whether it still needs judging: it has no verdict yet, or a failed one.
 
         Args:
             metric: Name of the metric.
             rows: Place in the data, counted from any fixed number, and id of each row.
+            retry_failed: Whether those with a failed verdict do.
 
         Raises:
             RunChanged: another id was saved for that place, so the data is not what it was.
@@ -189,7 +205,7 @@ class RunStore:
                         path=self.folder,
                         hint="choose a new folder, or go back to the old data",
                     )
-                answers.append(saved is None or saved[1] != Status.OK)
+                answers.append(saved is None or (retry_failed and saved[1] != Status.OK))
         return answers
 
     def save(self, items: Iterable[tuple[int, Verdict]]) -> None:
@@ -198,6 +214,7 @@ class RunStore:
         Args:
             items: Place in the data, as in `pending`, and verdict of each row.
         """
+        self._tallies = None
         with self._lock, self._errors(), self._db:
             self._db.execute("UPDATE progress SET finished = 0")
             self._db.executemany(
@@ -230,9 +247,23 @@ class RunStore:
                     yield verdict
 
     def tallies(self) -> tuple[Tally, ...]:
-        """Return what the verdicts are, metric by metric."""
+        """Return what the verdicts are, metric by metric. Those of a finished run are kept."""
+        if self._tallies is None:
+            self._tallies = self._kept_tallies()
+        if self._tallies is None:
+            with self._errors():
+                self._tallies = tuple(self._tally(metric) for metric in self.metrics)
+        return self._tallies
+
+    def _kept_tallies(self) -> tuple[Tally, ...] | None:
+        query = "SELECT tallies FROM summary WHERE (SELECT finished FROM progress)"
         with self._errors():
-            return tuple(self._tally(metric) for metric in self.metrics)
+            found = self._db.execute(query).fetchone()
+        if found is None:
+            return None
+        tallies = tuple(Tally(**tally) for tally in json.loads(found[0]))
+        whole = sum(tally.rows for tally in tallies) == self._count()
+        return tallies if whole else None
 
     def _tally(self, metric: str) -> Tally:
         statuses: Counter[str] = Counter()
@@ -250,7 +281,7 @@ class RunStore:
         Raises:
             RunChanged: an earlier start used another engine, precision or template.
         """
-        with _as_run_errors(self.folder):
+        with as_run_errors(self.folder):
             keep_resolved(self.folder / "run.json", resolved)
 
     @property
@@ -269,8 +300,11 @@ class RunStore:
             write_parquet(verdicts, parquet)
         with closing(self._lines()) as lines:
             write_lines(lines, jsonl)
+        tallies = json.dumps([asdict(tally) for tally in self.tallies()])
         with self._errors(), self._db:
             self._db.execute("UPDATE progress SET finished = 1")
+            self._db.execute("DELETE FROM summary")
+            self._db.execute("INSERT INTO summary VALUES (?)", (tallies,))
 
     def _record(self, position: int, verdict: Verdict) -> tuple[int, str, str, str, str]:
         if verdict.metric not in self.metrics:
@@ -278,37 +312,7 @@ class RunStore:
         return position, verdict.metric, verdict.id, verdict.status, verdict.to_json()
 
     def _errors(self) -> AbstractContextManager[None]:
-        return _as_run_errors(self.folder / "verdicts.db")
-
-
-def read_verdicts(folder: str | PathLike[str]) -> Iterator[Verdict]:
-    """Yield the verdicts of a finished run.
-
-    Raises:
-        RunError: the folder holds no finished run, or its file is damaged.
-    """
-    path = Path(folder) / "verdicts.jsonl"
-    try:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                try:
-                    verdict = Verdict.from_json(line.decode())
-                except ValueError as error:
-                    raise RunError(
-                        f"damaged: {error}",
-                        path=path,
-                        line=number,
-                        hint="remove the file and run the same command again",
-                    ) from None
-                yield verdict
-    except (FileNotFoundError, NotADirectoryError):
-        raise RunError(
-            "there are no finished verdicts here",
-            path=folder,
-            hint="give the folder of a run; one that was stopped goes on by its own command",
-        ) from None
-    except (OSError, ValueError) as error:
-        raise unreadable(path, error) from error
+        return as_run_errors(self.folder / "verdicts.db")
 
 
 def _refuse_foreign(folder: Path) -> None:
@@ -324,25 +328,6 @@ def _refuse_foreign(folder: Path) -> None:
         )
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    # The system frees the lock with the process, so a file left behind is no obstacle.
-    with path.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise RunLocked(
-                f"in use by {file.read().strip() or 'another process'}",
-                path=path.parent,
-                hint="wait for it or end it; if it has ended, a process that it started has not",
-            ) from None
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        file.flush()
-        yield
-
-
 def _prepare(db: sqlite3.Connection) -> None:
     # One process holds the folder, so SQLite needs no shared memory, which network disks lack.
     db.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -351,20 +336,3 @@ def _prepare(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute("PRAGMA temp_store = MEMORY")  # only the run folder may be writable
     db.executescript(_SCHEMA)
-
-
-@contextmanager
-def _as_run_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise unwritable(error.filename or path, error) from error
-    except sqlite3.DatabaseError as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte; the rest is detail
-        problem, hint = f"cannot be used: {error}", "check the disk, or choose another folder"
-        if code == sqlite3.SQLITE_FULL:
-            problem = f"cannot be written: {error}"
-            hint = "free some space on the disk and run the same command again"
-        elif code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            problem, hint = f"damaged: {error}", "restore the file, or choose a new folder"
-        raise RunError(problem, path=path, hint=hint) from error

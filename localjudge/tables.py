@@ -1,29 +1,21 @@
-"""Files in and out: rows from a data file, verdicts to JSON Lines and Parquet."""
+"""Rows from a data file, and the check of them before a run."""
 
 from __future__ import annotations
 
 import difflib
 import hashlib
 import json
-import os
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from errno import ENOSPC
 from itertools import islice
-from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from localjudge.errors import ConfigError, DataError, RunError
+from localjudge.errors import ConfigError, DataError
 from localjudge.paths import is_reachable, steps
 from localjudge.readers import Source, open_source
-from localjudge.records import Row, Verdict, as_id
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from localjudge.records import Row, as_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,138 +219,3 @@ def _absent(missing: Sequence[str], columns: Iterable[str], source: Source) -> D
     hints.append(f"the columns present: {', '.join(map(repr, columns))}")
     problem = f"no such column: {', '.join(map(repr, missing))}"
     return DataError(problem, path=source.name, hint=" ".join(hints))
-
-
-def write_jsonl(verdicts: Iterable[Verdict], path: str | PathLike[str]) -> None:
-    """Write verdicts as JSON Lines, one `Verdict.to_json` a line.
-
-    JSON declares no types: `datasets` guesses them from the first 10 MB. A larger file, in which a
-    column is null for so long and text later, loads there only with `features`; or take Parquet.
-
-    Raises:
-        RunError: the file cannot be written. Nothing is left under its name.
-    """
-    write_lines((verdict.to_json() for verdict in verdicts), path)
-
-
-def write_lines(lines: Iterable[str], path: str | PathLike[str]) -> None:
-    """Write lines of text that are JSON already.
-
-    Raises:
-        RunError: the file cannot be written. Nothing is left under its name.
-    """
-    with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(f"{line}\n" for line in lines)
-
-
-def write_parquet(verdicts: Iterable[Verdict], path: str | PathLike[str]) -> None:
-    """Write verdicts as Parquet.
-
-    The columns and their types are the same whatever the metric: those of `Verdict`, with `value`
-    as text, `probabilities` as a list of `answer` and `probability`, and `metadata` as JSON text.
-
-    Raises:
-        RunError: the file cannot be written. Nothing is left under its name.
-    """
-    import pyarrow.parquet as pq
-
-    schema = _schema()
-    remaining = iter(verdicts)
-    with (
-        replacing(path) as partial,
-        partial.open("wb") as file,
-        pq.ParquetWriter(file, schema) as writer,
-    ):
-        while batch := list(islice(remaining, 10_000)):
-            writer.write_batch(_record_batch(batch, schema))
-
-
-def _schema() -> pa.Schema:
-    import pyarrow as pa
-
-    answer = pa.struct([("answer", pa.string()), ("probability", pa.float64())])
-    return pa.schema(
-        [
-            ("id", pa.string()),
-            ("metric", pa.string()),
-            ("status", pa.string()),
-            ("value", pa.string()),
-            ("label", pa.string()),
-            ("score", pa.float64()),
-            ("probabilities", pa.list_(answer)),
-            ("confidence", pa.float64()),
-            ("answer_mass", pa.float64()),
-            ("expected_score", pa.float64()),
-            ("explanation", pa.string()),
-            ("direction", pa.string()),
-            ("truncated", pa.bool_()),
-            ("prompt_tokens", pa.int64()),
-            ("output_tokens", pa.int64()),
-            ("error", pa.string()),
-            ("metadata", pa.string()),
-        ]
-    )
-
-
-def _record_batch(verdicts: Sequence[Verdict], schema: pa.Schema) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    rows = []
-    for verdict in verdicts:
-        row = verdict.to_dict()
-        row["value"] = None if verdict.value is None else str(verdict.value)
-        row["metadata"] = json.dumps(row["metadata"], ensure_ascii=False, allow_nan=False)
-        if verdict.probabilities is not None:
-            row["probabilities"] = [
-                {"answer": answer, "probability": probability}
-                for answer, probability in verdict.probabilities.items()
-            ]
-        rows.append(row)
-    return pa.RecordBatch.from_pylist(rows, schema)
-
-
-@contextmanager
-def replacing(path: str | PathLike[str]) -> Iterator[Path]:
-    """Give a name beside `path` to write to; what was written takes the name `path` at the end.
-
-    If the block fails, `path` is as it was before. What has the name `path` is always whole.
-
-    Raises:
-        RunError: the file cannot be written.
-    """
-    path = Path(path)
-    partial = path.with_name(path.name + ".partial")
-    try:
-        yield partial
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        raise unwritable(path, error) from error
-    finally:
-        with suppress(OSError):
-            partial.unlink()
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def unreadable(path: Path, error: OSError | ValueError) -> RunError:
-    """Return the error that says why `path` cannot be read and what to do."""
-    hint = "check the path, and that this user may read it"
-    reason = getattr(error, "strerror", None) or error
-    return RunError(f"cannot be read: {reason}", path=path, hint=hint)
-
-
-def unwritable(path: Path, error: OSError) -> RunError:
-    """Return the error that says why `path` cannot be written and what to do."""
-    hint = "choose a folder that this user may write to"
-    if error.errno == ENOSPC:
-        hint = "free some space on the disk and run the same command again"
-    return RunError(f"cannot be written: {error.strerror or error}", path=path, hint=hint)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -17,7 +16,7 @@ from localjudge.answers import AnswerSpace, Open, Scale
 from localjudge.answers import Text as TextAnswer
 from localjudge.errors import TokenizerError
 from localjudge.messages import Messages
-from localjudge.records import Status, Verdict
+from localjudge.records import Status
 from localjudge.tasks import check_asking
 from localjudge.templates import CHOICES
 
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
 
     from localjudge.metrics import Metric
     from localjudge.models import ModelFolder
-    from localjudge.run import Progress, RunResult
+    from localjudge.progress import Progress
+    from localjudge.run import RunResult
 
 _LOW_MASS = 0.1
 _PIPE_WIDTH = 1000
@@ -53,11 +53,26 @@ def printable(text: str, width: int | None = None) -> Text:
 
 
 @contextmanager
-def progress_bar() -> Iterator[Callable[[Progress], None]]:
-    """Show progress on standard error: a bar on a terminal, otherwise a line now and then."""
+def progress_bar(log: Callable[[str], None]) -> Iterator[Callable[[Progress], None]]:
+    """Show progress on standard error: a bar on a terminal, otherwise a line now and then.
+
+    Such lines go to `log` too.
+    """
+    logged = _now_and_then(log)
+    with _shown() as show:
+
+        def report(progress: Progress) -> None:
+            show(progress)
+            logged(progress)
+
+        yield report
+
+
+@contextmanager
+def _shown() -> Iterator[Callable[[Progress], None]]:
     errors = Console(stderr=True, highlight=False)
     if not errors.is_terminal:
-        yield _plain_progress(errors)
+        yield _now_and_then(lambda line: errors.print(Text(line)))
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
     from rich.progress import Progress as Bar
@@ -76,32 +91,37 @@ def progress_bar() -> Iterator[Callable[[Progress], None]]:
         )
 
 
-def _plain_progress(errors: Console) -> Callable[[Progress], None]:
+def _now_and_then(say: Callable[[str], None]) -> Callable[[Progress], None]:
     shown = [-_PLAIN_EVERY]
 
     def report(progress: Progress) -> None:
         finished = progress.done == progress.total
         if finished or progress.seconds - shown[0] >= _PLAIN_EVERY:
             shown[0] = progress.seconds
-            errors.print(f"{progress.done}/{progress.total} verdicts, {_rate(progress)}")
+            say(f"{progress.done}/{progress.total} verdicts, {_rate(progress)}")
 
     return report
 
 
 def _rate(progress: Progress) -> str:
-    if not progress.judged:
+    if progress.seconds_left is None:
         return "judging the first rows"
-    rate = progress.judged / progress.seconds
-    left = (progress.total - progress.done) / rate
     failed = f", {progress.failed} failed" if progress.failed else ""
-    return f"{_per_second(rate)}, {_duration(left)} left{failed}"
+    return f"{pace(progress)}, {duration(progress.seconds_left)} left{failed}"
 
 
-def _per_second(rate: float) -> str:
-    return f"{rate:,.1f} rows/s" if rate < 100 else f"{rate:,.0f} rows/s"
+def pace(progress: Progress) -> str:
+    """Return rows and tokens per second, as far as there are any yet."""
+    rates = ((progress.rows_per_second, "rows"), (progress.tokens_per_second, "tokens"))
+    return ", ".join(_per_second(rate, what) for rate, what in rates if rate is not None)
 
 
-def _duration(seconds: float) -> str:
+def _per_second(rate: float, what: str) -> str:
+    return f"{rate:,.1f} {what}/s" if rate < 100 else f"{rate:,.0f} {what}/s"
+
+
+def duration(seconds: float) -> str:
+    """Return a time as people say it."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -139,50 +159,14 @@ def print_result(result: RunResult) -> None:
             )
     if result.judged:
         rate = result.judged / result.seconds if result.seconds else 0.0
-        out.print(f"\n{result.judged} verdicts in {_duration(result.seconds)}, {_per_second(rate)}")
-    else:
+        rows = _per_second(rate, "rows")
+        out.print(f"\n{result.judged} verdicts in {duration(result.seconds)}, {rows}")
+    elif not result.reused:
         out.print("\nnothing left to judge: the run was finished before")
+    if result.reused:
+        out.print(f"{result.reused} verdicts were taken from the cache")
     for name in ("verdicts.jsonl", "verdicts.parquet"):
         out.print(Text(f"  {result.folder / name}"))
-
-
-def print_verdicts(verdicts: Iterable[Verdict], limit: int) -> None:
-    """Print the first `limit` verdicts as a table."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("id", "metric", "verdict", "probabilities", "mass"):
-        table.add_column(column, overflow="fold")
-    rest = iter(verdicts)
-    for verdict in islice(rest, limit):
-        if verdict.status is Status.OK:
-            shown = printable(str(verdict.value))
-            mass = "" if verdict.answer_mass is None else f"{verdict.answer_mass:.2g}"
-            table.add_row(
-                printable(verdict.id, 32),
-                verdict.metric,
-                shown,
-                _distribution(verdict.probabilities),
-                mass,
-            )
-        else:
-            why = printable(f"{verdict.error}", 60)
-            table.add_row(
-                printable(verdict.id, 32),
-                verdict.metric,
-                Text(str(verdict.status), style="red"),
-                why,
-                "",
-            )
-    out = console()
-    out.print(table)
-    if more := sum(1 for _ in rest):
-        out.print(f"... and {more} more")
-
-
-def _distribution(probabilities: Mapping[str, float] | None) -> Text:
-    if probabilities is None:
-        return Text("")
-    ranked = sorted(probabilities.items(), key=lambda item: -item[1])
-    return printable(", ".join(f"{answer} {p:.2f}" for answer, p in ranked[:5]))
 
 
 def print_metrics(metrics: Iterable[Metric]) -> None:
@@ -198,7 +182,7 @@ def print_metrics(metrics: Iterable[Metric]) -> None:
         )
         better = {"maximize": "higher", "minimize": "lower"}.get(metric.direction, "-")
         answers = printable(_in_short(metric.answers))
-        table.add_row(metric.name, metric.kind, reads, answers, better)
+        table.add_row(printable(metric.name), metric.kind, printable(reads), answers, better)
     console().print(table)
 
 

@@ -63,6 +63,30 @@ def test_run_and_show(run, rows, toy, tmp_path):
     assert "nothing left to judge" in again.stdout
 
 
+def test_a_run_is_logged_observed_filtered_compared_and_joined(run, rows, toy, tmp_path):
+    options = ("--data", rows, "--model", toy, "--cache", "cache", "--log-file", "run.log")
+    run("run", "toxicity", *options, "--out", "a")
+    again = run("run", "toxicity", *options, "--out", "b", "--max-failures", 0)
+    assert "8 verdicts were taken from the cache" in again.stdout
+    log = (tmp_path / "run.log").read_text()
+    assert log.count(" started") == log.count(" ended") == 2
+    assert log.count("8/8 verdicts") == 2
+    assert run("status", "b").stdout.startswith("finished\n  done        8 of 8 (100%)\n")
+    verdicts = read(tmp_path / "a/verdicts.jsonl")
+    assert verdicts == read(tmp_path / "b/verdicts.jsonl")
+    label = verdicts[0]["value"]
+    shown = run("show", "a", "--label", label, "--status", "ok", "--below", "1").stdout
+    assert len(shown.splitlines()) == 1 + sum(v["value"] == label for v in verdicts)
+    assert run("show", "a", "--below", "0").stdout == "no verdict fits\n"
+    same = run("diff", "a", "b").stdout
+    assert "the settings are the same" in same and "same               8 (100%)" in same
+    run("run", "toxicity", *options, "--out", "c", "--decoding", "guided", "--no-retry-failed")
+    assert "options.decoding" in run("diff", "a", "c").stdout
+    joined = run("export", "a", "--join", rows, "--format", "jsonl").stdout.strip()
+    assert joined == "a/joined.jsonl"
+    assert [row["output"] for row in read(tmp_path / joined)] == [f"text {i}" for i in range(8)]
+
+
 def test_guided_decoding(run, rows, toy, tmp_path):
     options = ("--data", rows, "--model", toy, "--out", "out", "--decoding", "guided")
     run("run", "llm_text_toxicity", *options, "--limit", 2)
@@ -89,6 +113,8 @@ def test_failed_rows_exit_with_3(run, toy, tmp_path):
         (("run", "--data", "x.jsonl", "--model", "m", "--out", "o"), "no metric is given"),
         (("metrics", "show", "llm_summarization", "--explain"), "answers with text"),
         (("export", "nowhere"), "nowhere"),
+        (("status", "nowhere"), "nowhere"),
+        (("diff", "nowhere", "there"), "nowhere"),
     ],
 )
 def test_an_error_is_one_message_with_a_hint_and_exit_code_1(run, arguments, says):

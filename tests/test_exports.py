@@ -4,10 +4,13 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from localjudge.errors import ConfigError, RunError
-from localjudge.exports import export_run
+from localjudge.errors import ConfigError, DataError, RunError
+from localjudge.exports import export_run, join_run
+from localjudge.metrics import classifier
 from localjudge.records import VERDICT_FIELDS, Status, Verdict
+from localjudge.run import run_file
 from localjudge.store import RunStore
+from tests.test_run import scripted
 
 NASTY = ['=HYPERLINK("http://example.invalid","open")', "+1+cmd", "-2", "@x", "\tx", "\rx", "\nx"]
 
@@ -146,3 +149,114 @@ def test_nothing_is_left_under_the_name_if_a_line_is_damaged(folder, tmp_path):
     with pytest.raises(RunError, match="damaged"):
         export_run(folder, tmp_path / "a.csv", wide=True)
     assert not list(tmp_path.glob("a.csv*"))
+
+
+@pytest.mark.parametrize("format", ["jsonl", "csv", "parquet"])
+def test_a_format_names_the_default_file_and_must_fit_the_ending(folder, tmp_path, format):
+    assert export_run(folder, wide=True, format=format) == folder / f"wide.{format}"
+    same = export_run(folder, tmp_path / f"a.{format}", wide=True)
+    assert same.read_bytes() == (folder / f"wide.{format}").read_bytes()
+    bare = export_run(folder, tmp_path / "bare", wide=True, format=format)
+    assert bare.read_bytes() == same.read_bytes()
+    other = "csv" if format == "jsonl" else "jsonl"
+    with pytest.raises(ConfigError, match=f"not that of the format {format}"):
+        export_run(folder, tmp_path / f"a.{other}", wide=True, format=format)
+
+
+# Beside the data
+
+TONE = classifier("tone", {"good": "pleased", "-bad": "not"}, inputs=["text"], user="{text}")
+ROWS = [
+    {"id": 7, "text": "one", "n": 1, "x": 1, "big": 2**60, "flag": True, "tone_label": "mine"},
+    {"id": 8, "text": "=two", "n": 2, "x": 0.5, "big": 1, "flag": False, "deep": {"a": [1]}},
+    {"id": 9, "text": "", "n": None, "x": 1, "big": 2, "flag": None, "deep": "é", "late": "l"},
+]
+
+
+@pytest.fixture
+def judged(tmp_path, toy):
+    """A run over rows of many types, and their file."""
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return run_rows(tmp_path, toy, file), file
+
+
+def run_rows(tmp_path, toy, file, **settings):
+    judge = scripted(lambda *_: [0.25, 0.75])
+    out = tmp_path / "joined"
+    return run_file([TONE], file, model=toy, out=out, open_judge=judge, **settings).folder
+
+
+def test_verdicts_are_put_beside_the_columns_of_the_data(judged):
+    folder, file = judged
+    path, renamed = join_run(folder, file, format="jsonl")
+    assert path == folder / "joined.jsonl"
+    assert renamed == {"tone_label": "tone_label_verdict"}
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for row, given in zip(rows, ROWS, strict=True):
+        assert {name: row[name] for name in given} == given
+        assert row.keys() - given.keys() == {
+            *("tone_label_verdict", "tone_score", "tone_explanation", "tone_status")
+        }
+    assert [row["tone_label_verdict"] for row in rows] == ["-bad", "-bad", None]
+    assert [row["tone_status"] for row in rows] == ["ok", "ok", "missing_input"]
+    assert rows[0]["tone_label"] == "mine"
+
+
+def test_the_joined_table_is_typed_in_parquet_and_safe_in_csv(judged):
+    folder, file = judged
+    table = pq.read_table(join_run(folder, file, format="parquet")[0])
+    types = {field.name: str(field.type) for field in table.schema}
+    assert types == {
+        **{"id": "int64", "text": "string", "n": "int64", "x": "double", "big": "int64"},
+        **{"flag": "bool", "tone_label": "string", "deep": "string", "late": "string"},
+        **{"tone_label_verdict": "string", "tone_score": "double"},
+        **{"tone_explanation": "string", "tone_status": "string"},
+    }
+    assert table.column("big").to_pylist() == [2**60, 1, 2]
+    assert table.column("deep").to_pylist() == [None, '{"a": [1]}', '"é"']
+    rows = read_csv(join_run(folder, file)[0])
+    assert list(rows[0]) == list(types)
+    assert (rows[1]["text"], rows[1]["deep"]) == ("'=two", '{"a": [1]}')
+    assert rows[0]["tone_label_verdict"] == "'-bad"
+    assert (rows[0]["big"], rows[0]["flag"]) == (str(2**60), "true")
+
+
+def test_data_without_ids_get_their_numbers(tmp_path, toy):
+    file = tmp_path / "rows.csv"
+    file.write_text("text,tone_score,tone_score_verdict\na,x,y\nb,x,y\n")
+    path, renamed = join_run(run_rows(tmp_path, toy, file, limit=1), file)
+    [row] = read_csv(path)
+    assert list(row)[:5] == ["id", "text", "tone_score", "tone_score_verdict", "tone_label"]
+    assert (row["id"], row["text"], row["tone_score"]) == ("1", "a", "x")
+    assert renamed == {"tone_score": "tone_score_verdict_verdict"}
+
+
+def test_the_ids_are_those_of_the_column_that_the_run_took(tmp_path, toy):
+    file = tmp_path / "rows.csv"
+    file.write_text("key,id,text\nk1,,a\nk2,,b\n")
+    folder = run_rows(tmp_path, toy, file, id_column="key")
+    rows = read_csv(join_run(folder, file)[0])
+    assert [(row["key"], row["id"], row["tone_label"]) for row in rows] == [
+        ("k1", "", "'-bad"),
+        ("k2", "", "'-bad"),
+    ]
+
+
+def test_data_that_are_not_those_of_the_run_are_refused(judged, tmp_path):
+    folder, file = judged
+    content = file.read_text()
+    shorter = content.splitlines()[0] + "\n"
+    for other in (content.replace("one", "won"), content.replace("7,", "6,"), shorter):
+        file.write_text(other)
+        with pytest.raises(DataError, match="is not what this run judged") as caught:
+            join_run(folder, file, tmp_path / "joined.csv")
+        assert caught.value.path == str(file)
+    assert not (tmp_path / "joined.csv").exists()
+
+
+def test_an_unfinished_run_is_not_joined(judged):
+    folder, file = judged
+    (folder / "verdicts.jsonl").unlink()
+    with pytest.raises(RunError, match="no finished verdicts"):
+        join_run(folder, file)

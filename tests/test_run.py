@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -31,7 +32,7 @@ from localjudge.library import find_metric
 from localjudge.metrics import classifier
 from localjudge.records import Verdict
 from localjudge.run import run_file
-from localjudge.store import read_verdicts
+from localjudge.runs import read_verdicts
 
 TONE = classifier(
     "tone", {"good": "pleased", "bad": "not"}, inputs={"text": "output"}, user="Text:\n{text}"
@@ -113,6 +114,53 @@ def test_failed_rows_are_judged_again(tmp_path, toy):
     assert (result.failed, result.judged) == (0, 2)
     assert len(asked) == 2 + 1  # and the canary
     assert len(lines(tmp_path)) == 20
+
+
+def test_failed_rows_are_left_if_they_are_not_to_be_judged_again(tmp_path, toy):
+    file = data(tmp_path, 10)
+
+    def choose(prompt, size):
+        return Failure("no memory") if "> text 3" in prompt else [0.6, 0.4]
+
+    start(tmp_path, file, TONE, model=toy, open_judge=scripted(choose))
+    before = lines(tmp_path)
+    result = start(tmp_path, file, TONE, model=toy, retry_failed=False, open_judge=never)
+    assert (result.judged, result.failed, lines(tmp_path)) == (0, 1, before)
+    with closing(sqlite3.connect(tmp_path / "run" / "verdicts.db")) as db, db:
+        db.execute("DELETE FROM verdicts WHERE position = 5")
+    result = start(tmp_path, file, TONE, model=toy, retry_failed=False)
+    assert (result.judged, result.failed) == (1, 1)
+    assert start(tmp_path, file, TONE, model=toy).failed == 0
+
+
+@pytest.mark.parametrize(("allowed", "kept"), [(0, 2), (1, 4), (3, 8)])
+def test_too_many_failures_stop_the_run_and_what_was_judged_stays(tmp_path, toy, allowed, kept):
+    def open_judge(*_, engine, settings, **options):
+        odd = re.compile(r"> text \d?[13579]\n")
+        engine = ScriptedEngine(lambda p, _: Failure("dead") if odd.search(p) else [0.6, 0.4])
+        engine.chunk_rows = 2
+        return Judge(engine, **options)
+
+    file = data(tmp_path, 20)
+    with pytest.raises(RunError, match=f"more than the {allowed} allowed") as caught:
+        start(tmp_path, file, TONE, model=toy, open_judge=open_judge, max_failures=allowed)
+    assert f"({allowed + 1} engine_error)" in caught.value.problem
+    assert "dead" in caught.value.problem
+    assert "same command goes on" in (caught.value.hint or "")
+    assert not (tmp_path / "run" / "verdicts.jsonl").exists()
+    result = start(tmp_path, file, TONE, model=toy, max_failures=allowed)
+    assert (result.failed, result.judged) == (0, 20 - kept // 2)
+
+
+def test_as_many_failures_as_are_allowed_do_not_stop_a_run(tmp_path, toy):
+    def choose(prompt, size):
+        return Failure("no memory") if "> text 3" in prompt else [0.6, 0.4]
+
+    file = data(tmp_path, 10)
+    settings = {"model": toy, "open_judge": scripted(choose)}
+    assert start(tmp_path, file, TONE, max_failures=1, **settings).failed == 1
+    with pytest.raises(ConfigError, match="negative"):
+        start(tmp_path, file, TONE, max_failures=-1, **settings)
 
 
 def test_missing_inputs_and_long_inputs_are_counted_and_the_rest_is_judged(tmp_path, toy):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -14,14 +15,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from localjudge.errors import RunChanged, RunError, RunLocked
+from localjudge.lock import holder
 from localjudge.records import Status, Verdict
-from localjudge.store import RunStore, read_verdicts
+from localjudge.runs import read_verdicts
+from localjudge.store import RunStore
 
 CONFIG = {"metrics": {"tone": {"digest": "t1"}, "help": {"digest": "h1"}}, "data": "d1"}
 ROWS = 1000
@@ -161,6 +165,35 @@ def test_means_flips_and_cuts_are_those_of_the_verdicts_that_have_a_value(tmp_pa
     assert (tone.confidence, tone.answer_mass) == (0.75, 0.5)
     assert (tone.order_flips, tone.label_flips, tone.cut) == (1, 1, 1)
     assert (help_.order_flips, help_.label_flips, help_.cut) == (None, None, 0)
+
+
+def test_the_tallies_of_a_finished_run_are_kept_until_a_verdict_comes(tmp_path, monkeypatch):
+    with RunStore.open(tmp_path, CONFIG) as store:
+        store.save([judged(0, "tone"), judged(1, "tone", Status.TRUNCATED)])
+        store.finish()
+        counted = store.tallies()
+    with monkeypatch.context() as patched:
+        patched.setattr(RunStore, "_tally", lambda *_: pytest.fail("verdicts were counted"))
+        with RunStore.open(tmp_path, CONFIG) as store:
+            assert store.tallies() == counted
+    with RunStore.open(tmp_path, CONFIG) as store:
+        assert (store.kept(), store.kept(retry_failed=False)) == (1, 2)
+        assert store.pending("tone", [(1, "r1")], retry_failed=False) == [False]
+        assert store.tallies() == counted
+        store.save([judged(1, "tone")])
+        assert store.tallies()[0].statuses == {"ok": 2}
+    with RunStore.open(tmp_path, CONFIG) as store:
+        assert store.tallies()[0].statuses == {"ok": 2}
+
+
+def test_tallies_that_do_not_fit_the_verdicts_are_counted_anew(tmp_path):
+    with RunStore.open(tmp_path, CONFIG) as store:
+        store.save([judged(0, "tone"), judged(1, "tone")])
+        store.finish()
+        store._db.execute("DELETE FROM verdicts WHERE position = 0")
+        store._db.commit()
+    with RunStore.open(tmp_path, CONFIG) as store:
+        assert store.tallies()[0].rows == 1
 
 
 def test_texts_are_not_counted_one_by_one(tmp_path):
@@ -314,6 +347,17 @@ def test_the_same_process_cannot_open_a_folder_twice(tmp_path):
         pytest.raises(RunLocked, match=f"process {os.getpid()} on "),
     ):
         RunStore.open(tmp_path, CONFIG)
+
+
+def test_asking_who_holds_a_folder_keeps_no_run_out(tmp_path):
+    assert holder(tmp_path) is None
+    with RunStore.open(tmp_path, CONFIG):
+        assert holder(tmp_path) == f"process {os.getpid()} on {socket.gethostname()}"
+    assert holder(tmp_path) is None
+    with (tmp_path / "lock").open() as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)
+        Timer(0.02, asking.close).start()
+        RunStore.open(tmp_path, CONFIG).close()
 
 
 def test_no_shared_memory_is_needed(tmp_path):

@@ -142,7 +142,10 @@ def _source(file: DataFile, reader: Reader) -> Source:
         with _as_data_errors(file.path):
             return left_out(file) if reader is read_parquet else ()
 
-    return Source(str(file.path), records, without, None if file.spool else file.path)
+    if file.spool:
+        return Source(str(file.path), records, without)
+    form = f"{reader.__name__} {file.compression}"
+    return Source(str(file.path), records, without, file.path, form)
 
 
 @contextmanager

@@ -22,9 +22,11 @@ class Source:
             that were written. A missing value is None.
         left_out: Returns the columns that are not read, since they hold bytes.
         path: The file or folder, if it is one.
+        form: How the bytes of a single file are read; None if it is something else.
     """
 
     name: str
     records: Callable[[], Iterator[Record]]
     left_out: Callable[[], tuple[str, ...]] = tuple
     path: Path | None = None
+    form: str | None = None
