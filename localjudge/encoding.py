@@ -67,7 +67,8 @@ class PromptEncoder:
         self.system_folded, self._segments, self._section = self._render_template()
         self.content = ContentTokenizer(tokenizer, self._written)
         if self._section is not None:
-            _check_closing(self.content, self._section)
+            # Engines know the tokenizer without the template.
+            _check_closing(ContentTokenizer(tokenizer), self._section)
         self._original = tokenizer.backend_tokenizer
         self._sequence_start = self._bos()
         _check_line_breaks(self.content)

@@ -76,11 +76,11 @@ def _check_types(metric: Metric) -> None:
         if not isinstance(example.inputs, Mapping):
             raise MetricError("this is not a mapping", field=f"examples[{index}].inputs")
         texts[f"examples[{index}].reasoning"] = example.reasoning
-        for name, value in example.inputs.items():
-            texts[f"examples[{index}].inputs.{name}"] = value
-    for field, text in texts.items():
-        if not isinstance(text, str):
-            raise MetricError(f"{text!r} is of type {type(text).__name__}, not text", field=field)
+        for name, text in example.inputs.items():
+            texts[f"examples[{index}].inputs.{name}"] = text
+    for field, value in texts.items():
+        if not isinstance(value, str):
+            raise MetricError(f"{value!r} is of type {type(value).__name__}, not text", field=field)
 
 
 def _check_names(metric: Metric) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
+from localjudge.engines.base import Failure
 from localjudge.engines.drafts import finished_draft
-from localjudge.errors import TokenizerError
 from localjudge.tokens import ContentTokenizer
 
 
@@ -33,5 +31,7 @@ def test_a_character_cut_in_two_is_left_out(chatml):
 
 def test_a_control_token_is_no_text(chatml):
     content = ContentTokenizer(chatml)
-    with pytest.raises(TokenizerError):
-        finished_draft(content, [5, 420], {content.stop_id})
+    for token in (420, 99_999):
+        failure = finished_draft(content, [5, token], {content.stop_id})
+        assert isinstance(failure, Failure)
+        assert str(token) in failure.error

@@ -100,7 +100,7 @@ def check_explained(judge, metric, rows, mapping, monkeypatch) -> None:
     texts = []
     for prompt in read:
         written = prompt[prompt.rindex(OPENING) :]
-        answer = json.loads(written[: written.rindex(', "output": ')] + ', "output": 0}')
+        answer = json.loads(written[: written.rindex(', "output":')] + ', "output": 0}')
         assert answer.keys() == {"explanation", "output"}
         texts.append(answer["explanation"])
     for verdict in verdicts:

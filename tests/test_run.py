@@ -411,6 +411,10 @@ def test_topics_come_with_each_row_or_with_the_run(tmp_path, toy):
     file.write_text('{"id": 4, "input": "q", "output": "a"}\n')
     with pytest.raises(DataError, match="'choices'"):
         start(tmp_path / "b", file, topic, model=toy, open_judge=never)
+    file.write_text('{"id": 4, "input": "q", "output": "a", "meta": {"list": ["pets", "tea"]}}\n')
+    mapping = {"choices": "meta.list"}
+    result = start(tmp_path / "c", file, topic, model=toy, mapping=mapping)
+    assert dict(result.tallies[0].statuses) == {"ok": 1}
     topic = topic.with_labels(["red", "blue"])
     result = start(tmp_path / "b", file, topic, model=toy)
     assert result.failed == 0

@@ -281,6 +281,14 @@ def test_what_the_models_authors_set_for_chatting_does_not_leak_in(engine, other
     assert engine.write(prompts, pattern, 40) == other.write(prompts, pattern, 40)
 
 
+def test_a_model_thinks_the_same_on_both_engines(engine, other, frame):
+    prompts = frame.encode(bodies(12))
+    drafts = engine.think(prompts, 60)
+    assert drafts == other.think(prompts, 60)
+    for draft in drafts:
+        assert frame.content.control_ids.isdisjoint(draft.ids)
+
+
 def test_every_file_may_name_a_token_that_ends_the_text(engine):
     tokens = ["<|endoftext|>", "<|im_end|>", "<think>"]
     assert engine._stop_ids == {*engine.tokenizer.convert_tokens_to_ids(tokens)}

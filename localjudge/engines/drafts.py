@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from localjudge.engines.base import Draft
+from localjudge.engines.base import Draft, Failure
+from localjudge.errors import TokenizerError
 from localjudge.tokens import ContentTokenizer
 
 if TYPE_CHECKING:
@@ -14,18 +15,18 @@ if TYPE_CHECKING:
 
 def finished_draft(
     content: ContentTokenizer, ids: Sequence[int], stop_ids: Collection[int]
-) -> Draft:
+) -> Draft | Failure:
     """Return what was written before the first of `stop_ids`; without one, the budget ended first.
 
     The text is joined from the tokens' exact bytes; those of a character that the budget cut in
-    two are left out.
-
-    Raises:
-        TokenizerError: among the ids is a control token.
+    two are left out. With a control token, or one that stands for no text, it is a failure.
     """
     end = next((place for place, token in enumerate(ids) if token in stop_ids), None)
     written = tuple(ids[:end])
-    text = b"".join(map(content.token_bytes, written)).decode(errors="ignore")
+    try:
+        text = b"".join(map(content.token_bytes, written)).decode(errors="ignore")
+    except TokenizerError as error:
+        return Failure(f"the model wrote a token that is no text: {error}")
     return Draft(text, written, "length" if end is None else "stop")
 
 

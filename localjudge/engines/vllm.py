@@ -25,7 +25,7 @@ from localjudge.engines.vllm_loading import (
     shut_llm,
     woken_by_death,
 )
-from localjudge.errors import ConfigError, EngineError, TokenizerError
+from localjudge.errors import ConfigError, EngineError
 from localjudge.models import load_tokenizer
 from localjudge.offline import go_offline
 from localjudge.tokens import ContentTokenizer
@@ -154,7 +154,9 @@ class VllmEngine:
     ) -> list[Draft | Failure]:
         outputs = self._generate([list(prompt) for prompt in prompts], [params] * len(prompts))
         return [
-            output if isinstance(output, Failure) else self._draft(output, stops)
+            output
+            if isinstance(output, Failure)
+            else finished_draft(self._content, output.token_ids, stops)
             for output in outputs
         ]
 
@@ -189,12 +191,6 @@ class VllmEngine:
             raise EngineError("vLLM returned results for other prompts than it was given")
         outputs = {i: output.outputs[0] for i, output in zip(accepted, finished, strict=True)}
         return [refused[i] if i in refused else _finished(outputs[i]) for i in range(len(prompts))]
-
-    def _draft(self, output: CompletionOutput, stops: Set[int]) -> Draft | Failure:
-        try:
-            return finished_draft(self._content, output.token_ids, stops)
-        except TokenizerError as error:
-            return Failure(f"the model wrote a control token: {error}")
 
 
 def _reading(tokens: Sequence[int]) -> SamplingParams:
