@@ -38,10 +38,10 @@ INSERT INTO progress SELECT 0 WHERE NOT EXISTS (SELECT * FROM progress);
 CREATE TABLE IF NOT EXISTS summary (tallies TEXT NOT NULL);
 """
 # Texts are not counted: hardly two are the same. They have neither label nor score.
-_COUNTS = (
+_VALUES = (
     "SELECT status, CASE WHEN json_extract(verdict, '$.label') IS NOT NULL"
-    " OR json_extract(verdict, '$.score') IS NOT NULL THEN json_extract(verdict, '$.value') END,"
-    " count(*) FROM verdicts WHERE metric = ? GROUP BY 1, 2 ORDER BY 3 DESC"
+    " OR json_extract(verdict, '$.score') IS NOT NULL THEN json_extract(verdict, '$.value') END"
+    " FROM verdicts WHERE metric = ?"
 )
 _SUMS = (
     "SELECT avg(json_extract(verdict, '$.confidence')),"
@@ -266,9 +266,11 @@ class RunStore:
         return tallies if whole else None
 
     def _tally(self, metric: str) -> Tally:
+        # Counted here: to group them, SQLite would sort all rows, in memory.
+        counts = Counter(self._db.execute(_VALUES, (metric,)))
         statuses: Counter[str] = Counter()
         values: Counter[str] = Counter()
-        for status, value, number in self._db.execute(_COUNTS, (metric,)):
+        for (status, value), number in counts.most_common():
             statuses[status] += number
             if value is not None:
                 values[str(value)] += number
