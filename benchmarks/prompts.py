@@ -44,7 +44,7 @@ from localjudge.library import shipped  # noqa: E402
 from localjudge.metrics import Metric, load_metric  # noqa: E402
 from localjudge.records import Verdict  # noqa: E402
 from localjudge.run import run_file  # noqa: E402
-from localjudge.store import read_verdicts  # noqa: E402
+from localjudge.runs import read_verdicts  # noqa: E402
 
 RESAMPLES = 400
 HEADER = f"{'file':34} {'n':>4} {'ok':>5} {'kappa':>6} {'acc':>5} {'base':>5}  rank (95%)"
