@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.errors import ConfigError, DataError
-from localjudge.human import HumanLabels, read_human
+from localjudge.human_labels import HumanLabels, read_human
 from localjudge.judged import Judged, read_judged
 from localjudge.records import Status, Verdict
 from localjudge.statistics.bootstrap import Floats

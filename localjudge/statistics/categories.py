@@ -85,7 +85,8 @@ def categories(human: Ints, judge: Ints, labels: Sequence[str]) -> Statistic:
         pairs = 2 * total * (2 * total - 1)
         differing = pairs - (ratings * (ratings - 1)).sum(1)
         share = quotient(ratings, 2 * total[:, None])
-        gwet = (share * (1 - share)).sum(1)
+        spread = (share * (1 - share)).sum(1)
+        gwet = quotient(spread, np.array(len(labels) - 1.0))
         figures = {
             "accuracy": observed,
             "balanced_accuracy": mean_of_defined(recall),
