@@ -20,6 +20,7 @@ _BATCH = 400_000  # weights at a time: a few arrays of them fit into a CPU's cac
 _GROUPS = 500
 _UNDEFINED_SHARE = 0.05
 _TAIL = 0.025
+_ROUNDING = 1e-12
 _NORMAL = NormalDist()
 
 Interval = tuple[float | None, float | None, Literal["bca", "percentile"] | None, str | None]
@@ -96,7 +97,7 @@ def interval(value: float, drawn: Floats, left_out: Floats) -> Interval:
     if len(defined) < (1 - _UNDEFINED_SHARE) * len(drawn):
         undefined = len(drawn) - len(defined)
         return None, None, None, f"undefined in {undefined} of {len(drawn)} resamples"
-    if defined.min() == defined.max():
+    if np.ptp(defined) <= _ROUNDING * np.abs(defined).max():
         return None, None, None, "no spread: every resample has the same value"
     tails = _corrected_tails(value, defined, left_out)
     low, high = np.quantile(defined, tails or (_TAIL, 1 - _TAIL))

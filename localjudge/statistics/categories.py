@@ -168,7 +168,8 @@ def alphas(counts: Floats, levels: Sequence[Level], values: Floats | None = None
 def _apart(level: Level, totals: Floats, values: Floats | None) -> Floats:
     """Return the squared distance of each two labels, shape (samples, labels, labels)."""
     if level == "nominal":
-        return 1 - np.eye(totals.shape[1])[None]
+        differ: Floats = 1 - np.eye(totals.shape[1])[None]
+        return differ
     if level == "ordinal":
         place = totals.cumsum(1) - totals / 2
     else:

@@ -89,7 +89,8 @@ def on_rows(rows: NDArray[np.bool_], statistic: Statistic) -> Statistic:
 def quotient(dividend: Floats, divisor: Floats) -> Floats:
     """Return `dividend / divisor`, with NaN where the divisor is 0."""
     undefined = np.full(np.broadcast_shapes(np.shape(dividend), np.shape(divisor)), np.nan)
-    return np.divide(dividend, divisor, out=undefined, where=divisor != 0)
+    quotients: Floats = np.divide(dividend, divisor, out=undefined, where=divisor != 0)
+    return quotients
 
 
 def mean_of_defined(values: Floats) -> Floats:
