@@ -181,4 +181,5 @@ def _apart(level: Level, totals: Floats, values: Floats | None) -> Floats:
 
 
 def _one_hot(places: Ints, number: int) -> Floats:
-    return (places[:, None] == np.arange(number)).astype(float)
+    one_hot: Floats = (places[:, None] == np.arange(number)).astype(float)
+    return one_hot
