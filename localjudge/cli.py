@@ -15,8 +15,9 @@ import typer
 from localjudge import run_commands
 from localjudge.answers import Kind
 from localjudge.encoding import PromptMode
-from localjudge.errors import ConfigError, LocaljudgeError
+from localjudge.errors import LocaljudgeError
 from localjudge.options import Decoding
+from localjudge.pairs import pairs
 
 FINISHED_WITH_FAILURES = 3
 _GRACE = 3.0  # seconds that a process of an engine has to end by itself
@@ -204,7 +205,7 @@ def run(
             settings={
                 "device": device,
                 "dtype": dtype,
-                "engine_args": _pairs(engine_args or [], "--engine-arg", "KEY=VALUE"),
+                "engine_args": pairs(engine_args or [], "--engine-arg", "KEY=VALUE"),
             },
             prompt_mode=prompt_mode,
             options={
@@ -214,9 +215,9 @@ def run(
                 "think": think,
                 "think_tokens": think_tokens,
                 "permute_labels": permute_labels,
-                "truncate": _pairs(truncate or [], "--truncate", "INPUT=PART"),
+                "truncate": pairs(truncate or [], "--truncate", "INPUT=PART"),
             },
-            mapping=_pairs(mapping or [], "--map", "INPUT=COLUMN"),
+            mapping=pairs(mapping or [], "--map", "INPUT=COLUMN"),
             data_format=data_format,
             split=split,
             id_column=id_column,
@@ -311,16 +312,3 @@ def add_model(
     added = models.add_model(name, progress=lambda step: print(f"  {step}", file=sys.stderr))
     print(f"{added.name}  {added.path}")
     print(models.EMBEDDED_NOTICE)
-
-
-def _pairs(texts: list[str], option: str, form: str) -> dict[str, str]:
-    """Read `KEY=VALUE` texts."""
-    pairs: dict[str, str] = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not (key and equals and value):
-            raise ConfigError(f"{text!r} is not of the form {form}", field=option)
-        if key in pairs:
-            raise ConfigError(f"{key!r} is given twice", field=option)
-        pairs[key] = value
-    return pairs
