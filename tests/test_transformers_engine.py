@@ -484,3 +484,13 @@ def test_after_close_there_is_nothing_but_an_error(toy, frame):
         engine.choose(prompts, [tree])
     with pytest.raises(EngineError, match="closed"):
         engine.write(prompts, "(a|b)", 5)
+
+
+def test_patterns_of_ever_more_lists_of_labels_do_not_fill_the_memory(toy, frame):
+    engine = TransformersEngine(toy, device="cpu")
+    [prompt] = frame.encode(["x"])
+    for number in range(40):
+        engine.write([prompt], f"(a|{number})", 3)
+    assert engine._index.cache_info().currsize <= 32
+    engine.write([prompt], "(a|39)", 3)
+    assert engine._index.cache_info().hits == 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence, Set
+from functools import lru_cache
 from inspect import signature
 from os import PathLike
 from pathlib import Path
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from localjudge.tree import AnswerTree
 
 _KEPT_PREFIXES = 8  # one for each metric of a usual run
+_KEPT_INDEXES = 32  # of patterns: rows with labels of their own would bring ever more
 _WORTH_SHARING = 16  # tokens
 _WRITING = 8  # writing reads all weights for each token, so its batches may be so much larger
 
@@ -102,7 +104,7 @@ class TransformersEngine:
         self._embeddings = int(self._model.get_input_embeddings().weight.shape[0])
         check_vocabulary(self.tokenizer, self._content.control_ids, self._embeddings, path)
         self._prefixes: list[Prefix] = []
-        self._indexes: dict[str, Index] = {}
+        self._index = lru_cache(_KEPT_INDEXES)(self._new_index)
         self._lock = Lock()
         self._closed = False
         self._check_architecture(path)
@@ -177,7 +179,7 @@ class TransformersEngine:
                 return
             self._closed = True
             self._prefixes.clear()
-            self._indexes.clear()
+            self._index.cache_clear()
             del self._model, self._head
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
@@ -278,13 +280,11 @@ class TransformersEngine:
         self._prefixes = [*self._prefixes[1 - _KEPT_PREFIXES :], computed]
         return computed
 
-    def _index(self, pattern: str) -> Index:
-        """Return outlines' index of a pattern; it is built once."""
+    def _new_index(self, pattern: str) -> Index:
+        """Return outlines' index of a pattern."""
         from outlines_core import Index
 
-        if pattern not in self._indexes:
-            self._indexes[pattern] = Index(pattern, self._content.vocabulary)
-        return self._indexes[pattern]
+        return Index(pattern, self._content.vocabulary)
 
     def _check_architecture(self, path: str) -> None:
         """Run three short sequences by way of a shared prefix, and each plainly; compare.
