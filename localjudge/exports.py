@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, groupby, islice
+from itertools import chain, groupby, islice, zip_longest
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,14 @@ from localjudge.tables import Table, check_table, checked_rows, open_table
 
 Record = dict[str, Any]
 Columns = Mapping[str, str]  # each column's name and type: one of _ARROW
-_OWN_FILES = ("verdicts.jsonl", "verdicts.parquet", "run.json", "progress.json")
+_OWN_FILES = (
+    "verdicts.jsonl",
+    "verdicts.parquet",
+    "verdicts.db",
+    "run.json",
+    "progress.json",
+    "lock",
+)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what a spreadsheet may take for a formula
 _ARROW = {"text": "string", "float": "double", "int": "int64", "bool": "bool", "json": "string"}
 _EXACT = 2**53  # up to there, every integer is a float too
@@ -93,15 +100,21 @@ def join_run(
     """
     path, format = _target(Path(folder), path, "joined", format)
     wide, verdicts = _widened(_begun(read_verdicts(folder)))
-    settings = open_run(folder).settings
-    info = settings.get("info", {})
+    run = open_run(folder)
+    judged, info = run.settings.get("data"), run.settings.get("info")
+    if not isinstance(judged, dict) or not isinstance(info, dict):
+        raise RunError("damaged: run.json does not say what data it judged", path=run.folder)
     read_as = ("data_format", "split", "id_column", "limit")
     table = open_table(data, **{name: info.get(name) for name in read_as})
+    if table.source.path is not None and table.source.path.resolve() == path.resolve():
+        raise ConfigError(
+            "is the data themselves", path=path, field="out", hint="choose another name"
+        )
     check = check_table(table)
-    if check.digest != settings["data"]["digest"]:
+    if check.digest != judged.get("digest"):
         raise DataError(
             f"is not what this run judged: it has {check.rows} rows, and the run's "
-            f"{settings['data']['rows']} had other ids or texts",
+            f"{judged.get('rows')} had other ids or texts",
             path=table.source.name,
             hint=f"give the file as it was: {info.get('data')}",
         )
@@ -232,7 +245,12 @@ def _joined(
     rows: Iterable[Row], verdicts: Iterable[Record], names: Mapping[str, str], own: Columns
 ) -> Iterator[Record]:
     """Yield the rows with their verdicts; JSON Lines keep to the columns that a row has."""
-    for row, record in zip(rows, verdicts, strict=True):
+    for row, record in zip_longest(rows, verdicts):
+        if row is None or record is None:
+            raise RunError(
+                "damaged: the run has not as many verdicts as rows",
+                hint="remove verdicts.jsonl and run the same command again",
+            )
         if row.id != record["id"]:
             raise RunError(
                 f"damaged: the verdict of row {row.id!r} is that of {record['id']!r}",

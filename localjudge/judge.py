@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from os import PathLike
 from typing import TYPE_CHECKING, Any, get_args
@@ -50,12 +50,14 @@ class Asked:
         rows: The rows.
         asked: Each row's questions, or why there are none.
         made: The prompt of each question, or why there is none; equal questions are asked once.
+        left_out: Of rows whose inputs were cut, by their place: the number of tokens cut out.
     """
 
     task: Task
     rows: Sequence[Row]
     asked: Sequence[Sequence[Question] | Refusal]
     made: Mapping[Question, Prompt | Refusal]
+    left_out: Mapping[int, int]
 
 
 class Judge:
@@ -183,11 +185,12 @@ class Judge:
         """Make the prompts of some rows. It needs no engine, and may run while that is at work."""
         asked = [_questions(task, row) for row in rows]
         made = self._encode([q for each in asked if not isinstance(each, Refusal) for q in each])
+        cut: dict[int, int] = {}
         if task.truncate:
             for place, questions in enumerate(asked):
                 if not isinstance(questions, Refusal) and too_long(made[q] for q in questions):
-                    asked[place] = self._shorten(task, rows[place], questions, made)
-        return Asked(task, rows, asked, made)
+                    asked[place], cut[place] = self._shorten(task, rows[place], questions, made)
+        return Asked(task, rows, asked, made, cut)
 
     def answer(self, asked: Asked) -> list[Verdict]:
         """Put the prompts to the engine and return the rows' verdicts, in their order."""
@@ -209,7 +212,10 @@ class Judge:
                 outcomes |= refused
             outcomes |= self._write(prompts) if self._writes(task) else self._read(prompts)
         found = [[a] if isinstance(a, Refusal) else [outcomes[q] for q in a] for a in asked.asked]
-        return [join(task.metric, row, each) for row, each in zip(asked.rows, found, strict=True)]
+        return [
+            join(task.metric, row, each, asked.left_out.get(place, 0))
+            for place, (row, each) in enumerate(zip(asked.rows, found, strict=True))
+        ]
 
     def _writes(self, task: Task) -> bool:
         return self.options.decoding == "guided" or isinstance(task.metric.answers, Text)
@@ -243,8 +249,12 @@ class Judge:
 
     def _shorten(
         self, task: Task, row: Row, whole: list[Question], made: dict[Question, Prompt | Refusal]
-    ) -> list[Question]:
-        """Cut a row's inputs to fit; add the prompts to `made` and return the questions."""
+    ) -> tuple[list[Question], int]:
+        """Cut a row's inputs to fit; add the prompts to `made`.
+
+        Returns:
+            The questions, and the number of tokens cut out.
+        """
 
         def ask(texts: Mapping[str, str]) -> list[Question]:
             asked = task.questions(row, texts)
@@ -255,15 +265,12 @@ class Judge:
             texts, task.truncate, lambda texts: not too_long(self._encode(ask(texts)).values())
         )
         if cut is None:
-            return whole
+            return whole, 0
         questions = ask(cut)
         prompts = self._encode(questions)
         left_out = token_count(made[question] for question in whole) - token_count(prompts.values())
-        for question, prompt in prompts.items():
-            made[question] = prompt
-            if isinstance(prompt, Prompt):
-                made[question] = replace(prompt, left_out=left_out)
-        return questions
+        made |= prompts
+        return questions, left_out
 
     def _think(
         self, prompts: Mapping[Question, Prompt]

@@ -45,7 +45,6 @@ class Prompt:
         tokens: How many of them are the prompt proper.
         thoughts: What the model thought, if it was to think.
         explanation: The explanation that the model wrote, if any.
-        left_out: How many tokens an input was too long by, and was cut.
     """
 
     variant: Variant
@@ -53,7 +52,6 @@ class Prompt:
     tokens: int
     thoughts: Thoughts | None = None
     explanation: Explanation | None = None
-    left_out: int = 0
 
     @property
     def written(self) -> tuple[Thoughts | Explanation, ...]:
@@ -168,12 +166,18 @@ def _unreadable(status: Status, error: str, prompt: Prompt, draft: Draft) -> Ref
     return Refusal(status, error, prompt, draft.text, len(draft.ids))
 
 
-def join(metric: Metric, row: Row, outcomes: Sequence[Outcome]) -> Verdict:
+def join(metric: Metric, row: Row, outcomes: Sequence[Outcome], left_out: int = 0) -> Verdict:
     """Make one verdict of what came of a row's questions.
 
     The distributions of several ways of asking are averaged. A comparison of two inputs is asked
     in both orders; where they disagree, the verdict is a tie and `order_flip` is set. Where one
     question has no answer, the row has no verdict.
+
+    Args:
+        metric: The metric.
+        row: The row.
+        outcomes: What came of each question.
+        left_out: How many tokens were cut out of the row's inputs.
     """
     prompts = [outcome.prompt for outcome in outcomes if outcome.prompt is not None]
     written = [each for prompt in prompts for each in prompt.written]
@@ -189,13 +193,12 @@ def join(metric: Metric, row: Row, outcomes: Sequence[Outcome]) -> Verdict:
     answers = []
     for outcome in outcomes:
         if isinstance(outcome, Refusal):
-            return _verdict(common | _without_value(outcome), prompts)
+            return _verdict(common | _without_value(outcome), left_out)
         answers.append(outcome)
-    return _verdict(common | _with_value(metric, answers), prompts)
+    return _verdict(common | _with_value(metric, answers), left_out)
 
 
-def _verdict(fields: dict[str, Any], prompts: Sequence[Prompt]) -> Verdict:
-    left_out = max((prompt.left_out for prompt in prompts), default=0)
+def _verdict(fields: dict[str, Any], left_out: int) -> Verdict:
     if left_out:
         fields["metadata"] |= {"input_truncated": True, "tokens_left_out": left_out}
     return Verdict(**fields)

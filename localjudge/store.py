@@ -23,6 +23,7 @@ from localjudge.outputs import unreadable, write_lines, write_parquet
 from localjudge.records import Status, Verdict
 from localjudge.settings import keep_resolved, keep_settings
 
+_OUTPUTS = ("verdicts.jsonl", "verdicts.parquet")
 # The key is a row's place and not its id: rows are then appended, whatever the ids look like.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS verdicts (
@@ -216,6 +217,9 @@ class RunStore:
         """
         self._tallies = None
         with self._lock, self._errors(), self._db:
+            if self.finished:  # its files would be taken for what it holds now
+                for name in _OUTPUTS:
+                    (self.folder / name).unlink(missing_ok=True)
             self._db.execute("UPDATE progress SET finished = 0")
             self._db.executemany(
                 "INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?, ?)",
@@ -294,7 +298,7 @@ class RunStore:
 
     def finish(self) -> None:
         """Write `verdicts.jsonl` and `verdicts.parquet`, unless they are there and up to date."""
-        jsonl, parquet = self.folder / "verdicts.jsonl", self.folder / "verdicts.parquet"
+        jsonl, parquet = (self.folder / name for name in _OUTPUTS)
         if self.finished and jsonl.exists() and parquet.exists():
             return
         # A read left open by a failed write would keep the database in use.

@@ -82,3 +82,12 @@ def test_where_it_does_not_work_attention_stays_plain(toy, monkeypatch, sequence
     monkeypatch.setattr(attention, "_attend", broken)
     engine = TransformersEngine(toy, device="cpu")
     assert torch.allclose(log_probs(engine, sequences), plain(toy, sequences), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["longrope", "dynamic"])
+def test_no_prompt_is_longer_than_where_positions_begin_to_turn_otherwise(chatml, tmp_path, kind):
+    rope = {"rope_type": kind, "rope_theta": 10_000.0, "factor": 8.0}
+    rope |= {"original_max_position_embeddings": 64}
+    rope |= {"short_factor": [1.0] * 4, "long_factor": [4.0] * 4} if kind == "longrope" else {}
+    folder = random_model(tmp_path, chatml, "llama", rope_parameters=rope)
+    assert TransformersEngine(folder, device="cpu").context_length == 64

@@ -260,3 +260,28 @@ def test_an_unfinished_run_is_not_joined(judged):
     (folder / "verdicts.jsonl").unlink()
     with pytest.raises(RunError, match="no finished verdicts"):
         join_run(folder, file)
+
+
+@pytest.mark.parametrize("name", ["verdicts.db", "lock"])
+def test_the_database_and_the_lock_are_not_replaced_either(folder, name):
+    (folder / name).touch()
+    before = (folder / name).read_bytes()
+    with pytest.raises(ConfigError, match="own files"):
+        export_run(folder, folder / name, format="jsonl")
+    assert (folder / name).read_bytes() == before
+
+
+def test_the_data_are_not_replaced_by_what_is_joined_to_them(judged):
+    folder, file = judged
+    before = file.read_bytes()
+    with pytest.raises(ConfigError, match="the data themselves"):
+        join_run(folder, file, file)
+    assert file.read_bytes() == before
+
+
+def test_a_run_with_fewer_verdicts_than_rows_is_not_joined(judged, tmp_path):
+    folder, file = judged
+    whole = (folder / "verdicts.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (folder / "verdicts.jsonl").write_text("".join(whole[:-2]), encoding="utf-8")
+    with pytest.raises(RunError, match="damaged"):
+        join_run(folder, file, tmp_path / "joined.csv")

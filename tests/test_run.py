@@ -32,7 +32,7 @@ from localjudge.library import find_metric
 from localjudge.metrics import classifier
 from localjudge.records import Verdict
 from localjudge.run import run_file
-from localjudge.runs import read_verdicts
+from localjudge.runs import open_run, read_verdicts
 
 TONE = classifier(
     "tone", {"good": "pleased", "bad": "not"}, inputs={"text": "output"}, user="Text:\n{text}"
@@ -506,3 +506,30 @@ def test_what_goes_wrong_while_prompts_are_made_ends_the_run_with_all_before_it_
     with pytest.raises(DataError, match="gone"):
         start(tmp_path, file, TONE, model=toy, open_judge=open_judge)
     assert start(tmp_path, file, TONE, model=toy).judged == 5
+
+
+def test_a_finished_run_that_is_gone_on_with_leaves_no_old_files_about(tmp_path, toy):
+    file = data(tmp_path, 9)
+
+    def fail_late(prompt, size):
+        return Failure("no memory") if "> text 8" in prompt else [0.6, 0.4]
+
+    start(tmp_path, file, TONE, model=toy, open_judge=scripted(fail_late))
+    assert (tmp_path / "run" / "verdicts.jsonl").exists()
+    with pytest.raises(KeyboardInterrupt):
+        start(
+            tmp_path,
+            file,
+            TONE,
+            model=toy,
+            on_progress=lambda progress: progress.judged and interrupt(),
+        )
+    assert not (tmp_path / "run" / "verdicts.jsonl").exists()
+    assert not (tmp_path / "run" / "verdicts.parquet").exists()
+    assert [verdict.status for verdict in open_run(tmp_path / "run").verdicts()] == ["ok"] * 9
+    assert start(tmp_path, file, TONE, model=toy).judged == 0
+    assert len(lines(tmp_path)) == 9
+
+
+def interrupt():
+    raise KeyboardInterrupt

@@ -180,3 +180,23 @@ def test_a_row_of_a_task_is_asked_with_its_own_texts_unless_cut():
         asked = judge.ask(task, [Row("1", {"question": "a", "context": "Short."})])
     [question] = asked.asked[0]
     assert MARK not in question.body
+
+
+def test_rows_that_are_cut_to_the_same_text_keep_their_own_facts():
+    rows = [{"question": "Is it?", "context": "word " * count} for count in (4000, 900)]
+    rows.append({"question": "Is it?", "context": without("tail", rows[0]["context"], 10)})
+    verdicts, _ = judged(rows, truncate={"context": "tail"})
+    alone = [judged([row], truncate={"context": "tail"})[0][0] for row in rows]
+    assert [verdict.metadata for verdict in verdicts] == [each.metadata for each in alone]
+    lost = [verdict.metadata.get("tokens_left_out", 0) for verdict in verdicts]
+    assert lost[0] - lost[1] == 5 * 3100
+    # A row that is as short as another was cut to has not been cut itself.
+    with Judge(ScriptedEngine(context_length=2000), truncate={"context": "tail"}) as judge:
+        task = judge.prepare(SUPPORT)
+        [cut] = judge.ask(task, [Row("1", rows[0])]).asked[0]
+        text = "".join(line[2:] for line in cut.body.splitlines() if line.endswith(MARK))
+    both, _ = judged(
+        [rows[0], {"question": "Is it?", "context": text}], truncate={"context": "tail"}
+    )
+    assert "input_truncated" in both[0].metadata
+    assert both[1].metadata == {}

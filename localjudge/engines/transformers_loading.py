@@ -35,6 +35,7 @@ _CONTEXT_FIELDS = (
     "max_sequence_length",
     "seq_length",
 )
+_ROPE_BY_LENGTH = ("longrope", "dynamic")
 _LONGEST_CONTEXT = 1 << 31  # transformers writes "unknown" as a number far beyond it
 
 
@@ -144,6 +145,14 @@ def context_length(config: PretrainedConfig, tokenizer: PreTrainedTokenizerFast,
         EngineError: neither its configuration nor its tokenizer says.
     """
     text = config.get_text_config(decoder=True)
+    rope = getattr(text, "rope_parameters", None) or {}
+    if rope.get("rope_type") in _ROPE_BY_LENGTH:
+        # Such a model turns all positions otherwise once a prompt is longer, so what rows share
+        # would depend on the longest of them.
+        short = getattr(text, "original_max_position_embeddings", None)
+        short = short or rope.get("original_max_position_embeddings")
+        if isinstance(short, int):
+            return short
     for value in (*(getattr(text, name, None) for name in _CONTEXT_FIELDS),
                   tokenizer.model_max_length):  # fmt: skip
         if isinstance(value, int) and 0 < value < _LONGEST_CONTEXT:
