@@ -212,8 +212,8 @@ def _check_matched(human: HumanLabels, run: Judged, least: float) -> None:
     raise DataError(
         f"of {len(human.ratings)} labelled ids, {matched} are in the run",
         path=human.path,
-        hint=f"name the column that holds the ids of the run's rows (the first id is {examples[0]}"
-        f" here and {examples[1]} there), or lower the share that must match",
+        hint=f"the first id in this file is {examples[0]}, in the run {examples[1]}: name this "
+        "file's column of ids (--id-column), judge with --id-column, or lower --min-matched",
     )
 
 

@@ -17,6 +17,10 @@ ALLOWED = ('No."', 'It says \\"no\\" twice."', 'C:\\\\ is right: the é and the 
 NOT_ALLOWED = ('"', ' "', "a", 'a "', 'a  b"', 'a\nb"', 'a\\"', 'a\\nb"', 'a" "', 'a\u2028b"')
 
 
+LONGEST_WORD = 40
+"""Characters; what goes on for longer without a space is not in words between spaces."""
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """An explanation that the model wrote before its verdict.
@@ -36,7 +40,8 @@ class Explanation:
     def of(cls, draft: Draft) -> Explanation:
         """Take the explanation from what was written under `PATTERN`.
 
-        A cut one ends at its last whole word; if there is only a part of one word, that is kept.
+        A cut one ends at its last whole word. Where no space is near, as in Chinese, or if there
+        is only a part of one word, it ends at its last whole character.
 
         Raises:
             ValueError: the draft is not what the pattern allows.
@@ -45,6 +50,8 @@ class Explanation:
         if re.fullmatch(PATTERN, text):
             return cls(text.removesuffix('"'), False, tokens)
         whole, _, rest = text.rpartition(" ")
+        if len(rest) > LONGEST_WORD:
+            whole, rest = "", text
         # Half an escape at the end would escape the mark that closes the string.
         kept = whole or re.sub(r"(?<!\\)((?:\\\\)*)\\\Z", r"\1", rest)
         if draft.finish_reason != "length" or not re.fullmatch(PATTERN, f'{kept or "-"}"'):

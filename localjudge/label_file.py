@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from os import PathLike
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from localjudge.metric_file import Direction, LabelTables, labels_of, scale_of
 from localjudge.metrics import Metric
 from localjudge.templates import Template
 from localjudge.toml_file import TomlTable, read_toml
+
+_ODD_PLACEHOLDER = re.compile(r"(?<!\{)\{(?![A-Za-z_]\w*\})\s*([\w][^{}\"':\n]{0,60}?)\s*\}(?!\})")
 
 
 class LabelFile(TomlTable):
@@ -62,6 +65,13 @@ def build_metric(path: str | PathLike[str], text: str) -> Metric:
             "there is no {column} in it, so there is nothing to judge",
             field="text",
             hint='name the columns that the model is to read: "Question: {question}"',
+        )
+    # Other braces are plain text in a metric; here they are more likely a column's name.
+    if odd := _ODD_PLACEHOLDER.search(text):
+        raise ConfigError(
+            f"{odd[0]} is no placeholder: its name is one of letters, digits and _",
+            field="text",
+            hint=f"for a column of another name write {{any_name}}, and --map any_name={odd[1]!r}",
         )
     file = read_toml(LabelFile, path)
     try:

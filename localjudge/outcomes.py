@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 from localjudge.answers import Value
 from localjudge.engines.base import Choice, Draft, Failure
 from localjudge.errors import TokenizerError
-from localjudge.explanations import Explanation
+from localjudge.explanations import LONGEST_WORD, Explanation
 from localjudge.records import Row, Status, Verdict
 
 if TYPE_CHECKING:
     from localjudge.metrics import Metric
     from localjudge.tasks import Variant
     from localjudge.tokens import ContentTokenizer
+
+_PART_OF_A_WORD = re.compile(rf"\s\S{{0,{LONGEST_WORD}}}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +125,12 @@ def read_choice(prompt: Prompt, result: Choice | Failure) -> Outcome:
 def think(prompt: Prompt, draft: Draft | Failure) -> Prompt | Refusal:
     """Return the prompt with what the model thought behind it, up to where its answer begins.
 
-    Thoughts that their budget cuts off end at their last whole word.
+    Thoughts that their budget cuts off end at their last whole word, if a space is near.
     """
     if isinstance(draft, Failure):
         return Refusal(Status.ENGINE_ERROR, draft.error, prompt)
     cut = draft.finish_reason == "length"
-    text = (re.sub(r"\s\S*\Z", "", draft.text) if cut else draft.text).strip()
+    text = (re.sub(_PART_OF_A_WORD, "", draft.text) if cut else draft.text).strip()
     try:
         closed = prompt.variant.frame.close(prompt.ids, text)
     except TokenizerError as error:

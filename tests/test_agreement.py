@@ -96,7 +96,7 @@ def test_ids_that_do_not_line_up_are_refused(run, people):
     path = people(*({"id": f"row-{place}", "label": "right"} for place in range(9)), *right(3))
     with pytest.raises(DataError, match="of 12 labelled ids, 3 are in the run") as caught:
         agree(checks(run), path)
-    assert "'row-0' here and '0' there" in caught.value.hint
+    assert "in this file is 'row-0', in the run '0'" in caught.value.hint
     [found] = agree(checks(run), path, min_matched=0.2)
     assert found.matches.matched == 3
 

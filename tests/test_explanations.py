@@ -446,3 +446,9 @@ def test_labels_that_begin_alike_are_told_apart_behind_an_explanation(engine):
     for verdict in Judge(engine, explain=True, explain_tokens=6).run(metric, ROWS):
         assert verdict.value in metric.answers.values
         assert verdict.confidence == max(verdict.probabilities.values())
+
+
+def test_a_cut_text_without_spaces_ends_at_a_character():
+    text = "好，开始。 " + "这是一个很长的想法" * 20
+    [cut] = [Explanation.of(Draft(text, (1, 2), "length"))]
+    assert (cut.text, cut.cut) == (text, True)

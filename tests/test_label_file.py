@@ -100,3 +100,12 @@ def test_nothing_in_a_file_of_topics_is_silently_left_aside(tmp_path, text, fiel
     with pytest.raises(MetricError, match="labels alone") as caught:
         give_labels(find_metric("topic"), path)
     assert (caught.value.path, caught.value.field) == (str(path), field)
+
+
+@pytest.mark.parametrize("odd", ["{body text}", "{Kanal }", "{ body}", "{1st}", "{body-text}"])
+def test_a_column_that_no_placeholder_can_name_is_not_printed_as_text(tmp_path, odd):
+    (tmp_path / "tone.toml").write_text('[labels]\na = ""\nb = ""\n')
+    with pytest.raises(ConfigError, match="is no placeholder") as caught:
+        build_metric(tmp_path / "tone.toml", f"Subject: {{subject}} Body: {odd}")
+    assert "--map" in caught.value.hint
+    build_metric(tmp_path / "tone.toml", 'Subject: {subject} JSON: {"a": 1} {} {{subject}}')

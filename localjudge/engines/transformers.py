@@ -94,7 +94,7 @@ class TransformersEngine:
         self.tokenizer, self._model, config = load(path, self.device, dtype)
         self.dtype: torch.dtype = self._model.dtype
         self.batch_tokens = batch_tokens or (2048 if self.device.type == "cpu" else 16_384)
-        self.chunk_rows = 256 if self.device.type == "cpu" else 1024
+        self.chunk_rows = 64 if self.device.type == "cpu" else 1024
         self.fingerprint: Mapping[str, Any] = {
             "engine": self.name,
             "device": self.device.type,

@@ -92,7 +92,7 @@ class VllmEngine:
         self._stop_ids = frozenset(filter(known.__contains__, stop_ids(path, self.tokenizer)))
         self._unspoken = [i for i in _unspoken_ids(self.tokenizer, self._content) if i in known]
         self.context_length = int(self.llm.model_config.max_model_len)
-        self.chunk_rows = 256 if on_cpu else 2048
+        self.chunk_rows = 128 if on_cpu else 2048
         self.fingerprint: Mapping[str, Any] = {
             "engine": self.name,
             "device": "cpu" if on_cpu else "cuda",
