@@ -17,7 +17,6 @@ _PICKLES = {".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
 _SMALL = {".json", ".jinja", ".txt", ".model"}
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _LONGEST_HEADER = 100_000_000  # bytes; the format's own limit
-_MIB = 1 << 20
 
 
 class FileRecord(BaseModel):
