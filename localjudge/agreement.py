@@ -10,41 +10,15 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from localjudge.errors import ConfigError, DataError
-from localjudge.human_labels import HumanLabels, read_human
-from localjudge.judged import Judged, read_judged
+from localjudge.compared import Compared, Matches, compare
+from localjudge.errors import ConfigError
 from localjudge.outputs import replacing
-from localjudge.records import Status, Verdict
-from localjudge.statistics.bootstrap import Floats
 from localjudge.statistics.figures import Figure
 from localjudge.statistics.judging import judge_figures
-from localjudge.statistics.raters import Ceiling, Ratings, ceiling, consensus, tally
-from localjudge.toml_file import closest
+from localjudge.statistics.raters import Ceiling, ceiling
 
 Figures = Mapping[str, Figure]
-
-
-@dataclass(frozen=True, slots=True)
-class Matches:
-    """How the ids of both sides line up.
-
-    Attributes:
-        matched: Ids that both have.
-        judge_only: Ids of the run that no one labelled.
-        human_only: Ids with a label that are not in the run.
-        repeated: Ids that stand on several lines of the human file: several raters.
-        unlabelled: Lines of the human file without a label.
-        tied: Matched ids that are left out, since the raters are split evenly.
-    """
-
-    matched: int
-    judge_only: int
-    human_only: int
-    repeated: int
-    unlabelled: int
-    tied: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,30 +121,19 @@ def agree(
             line up with those of the run.
         RunError: the folder holds no finished run.
     """
-    if not 0 <= min_matched <= 1:
-        raise ConfigError("must be from 0 to 1", field="min_matched")
     if resamples < 100:
         raise ConfigError("fewer than 100 resamples give no interval", field="resamples")
-    run = read_judged(folder)
-    agreements, used = [], set()
-    for metric, column in _columns(label_column, tuple(run)).items():
-        labelled = read_human(
-            human,
-            label_column=column,
-            id_column=id_column,
-            rater_column=rater_column,
-            cluster_column=cluster_column,
-        )
-        used |= {each.label for ratings in labelled.ratings.values() for each in ratings}
-        _check_matched(labelled, run[metric], min_matched)
-        agreements.append(
-            _agreement(run[metric], labelled, map_labels or {}, resamples=resamples, seed=seed)
-        )
-    for label in map_labels or {}:
-        if label not in used:
-            hint = closest(label, sorted(used))
-            raise ConfigError(f"no label {label!r} in the file", field="map_labels", hint=hint)
-    return agreements
+    compared = compare(
+        folder,
+        human,
+        label_column=label_column,
+        id_column=id_column,
+        rater_column=rater_column,
+        cluster_column=cluster_column,
+        map_labels=map_labels,
+        min_matched=min_matched,
+    )
+    return [_agreement(each, resamples=resamples, seed=seed) for each in compared]
 
 
 def write_agreements(agreements: Sequence[Agreement], path: str | PathLike[str]) -> None:
@@ -185,120 +148,35 @@ def write_agreements(agreements: Sequence[Agreement], path: str | PathLike[str])
         partial.write_text(text + "\n", encoding="utf-8")
 
 
-def _columns(given: str | Mapping[str, str], metrics: Sequence[str]) -> dict[str, str]:
-    if not isinstance(given, str):
-        for metric in given:
-            if metric not in metrics:
-                raise ConfigError(
-                    f"the run has no metric {metric!r}",
-                    field="label_column",
-                    hint=closest(metric, metrics),
-                )
-        return dict(given)
-    if len(metrics) > 1:
-        raise ConfigError(
-            f"the run has several metrics, and {given!r} cannot hold the labels of all",
-            field="label_column",
-            hint=f"give METRIC=COLUMN for one or more of: {', '.join(metrics)}",
-        )
-    return dict.fromkeys(metrics, given)
-
-
-def _check_matched(human: HumanLabels, run: Judged, least: float) -> None:
-    matched = sum(row_id in run.verdicts for row_id in human.ratings)
-    if human.ratings and matched and matched >= least * len(human.ratings):
-        return
-    examples = [repr(next(iter(side), None)) for side in (human.ratings, run.verdicts)]
-    raise DataError(
-        f"of {len(human.ratings)} labelled ids, {matched} are in the run",
-        path=human.path,
-        hint=f"the first id in this file is {examples[0]}, in the run {examples[1]}: name this "
-        "file's column of ids (--id-column), judge with --id-column, or lower --min-matched",
-    )
-
-
-def _agreement(
-    judged: Judged,
-    human: HumanLabels,
-    mapping: Mapping[str, str],
-    *,
-    resamples: int,
-    seed: int,
-) -> Agreement:
-    labels, scale = judged.answers()
-    values = np.array([float(label) for label in labels]) if scale else None
-    placed = human.placed(labels, mapping)
-    ids = [row_id for row_id in placed if row_id in judged.verdicts]
-    verdicts = [judged.verdicts[row_id] for row_id in ids]
-    judge = np.array([_place(verdict, labels) for verdict in verdicts], dtype=np.int64)
-    # By default each row is a cluster of its own.
-    names = [human.clusters.get(row_id, row_id) for row_id in ids]
-    clusters = np.unique(names, return_inverse=True)[1].astype(np.int64)
-    each = [(row, *rating) for row, row_id in enumerate(ids) for rating in placed[row_id]]
-    rows, given = (np.array([rating[i] for rating in each], dtype=np.int64) for i in (0, 2))
-    ratings = Ratings(
-        rows=rows,
-        raters=np.array([rater for _, rater, _ in each]),
-        given=given,
-        judge=judge[rows],
-        clusters=clusters[rows],
-        labels=labels,
-        values=values,
-    )
-    settled = consensus(tally(rows, given, ratings.shape), values)
-    kept = settled >= 0
-    if not kept.any():
-        raise DataError("the raters are split evenly on every row", path=human.path)
+def _agreement(compared: Compared, *, resamples: int, seed: int) -> Agreement:
+    labels, human, judge = compared.labels, compared.human, compared.judge
     figures = judge_figures(
-        settled[kept],
-        judge[kept],
+        human,
+        judge,
         labels,
-        values=values,
-        distributions=_distributions(verdicts, labels, kept),
-        own_lists=len(judged.lists) > 1,
-        clusters=np.unique(clusters[kept], return_inverse=True)[1],
+        values=compared.values,
+        distributions=compared.distributions,
+        own_lists=compared.own_lists,
+        clusters=compared.clusters,
         resamples=resamples,
         seed=seed,
     )
     confusion = np.zeros((len(labels),) * 2, dtype=np.int64)
-    answered = kept & (judge >= 0)
-    np.add.at(confusion, (settled[answered], judge[answered]), 1)
-    statuses = Counter(str(verdicts[row].status) for row in np.flatnonzero(kept))
+    np.add.at(confusion, (human[judge >= 0], judge[judge >= 0]), 1)
+    statuses = Counter(str(verdict.status) for verdict in compared.verdicts)
     return Agreement(
-        metric=judged.metric,
+        metric=compared.metric,
         labels=labels,
-        scale=scale,
-        matches=Matches(
-            matched=len(ids),
-            judge_only=len(judged.verdicts) - len(ids),
-            human_only=len(placed) - len(ids),
-            repeated=human.repeated,
-            unlabelled=human.unlabelled,
-            tied=int((~kept).sum()),
-        ),
+        scale=compared.scale,
+        matches=compared.matches,
         statuses=dict(statuses.most_common()),
         figures={name: figure for name, figure in figures.items() if ":" not in name},
         by_label={label: _of_label(figures, label) for label in labels},
         confusion=tuple(tuple(map(int, row)) for row in confusion),
-        ceiling=ceiling(ratings, named=human.named, resamples=resamples, seed=seed),
+        ceiling=ceiling(compared.ratings, named=compared.named, resamples=resamples, seed=seed),
     )
-
-
-def _place(verdict: Verdict, labels: Sequence[str]) -> int:
-    return -1 if verdict.value is None else labels.index(str(verdict.value))
 
 
 def _of_label(figures: Figures, label: str) -> Figures:
     pairs = ((*name.partition(":"), figure) for name, figure in figures.items())
     return {name: figure for name, _, of, figure in pairs if _ and of == label}
-
-
-def _distributions(
-    verdicts: Sequence[Verdict], labels: Sequence[str], kept: NDArray[np.bool_]
-) -> Floats | None:
-    """Return the probabilities, with zeros for what a row could not be answered with."""
-    chosen = [verdicts[row] for row in np.flatnonzero(kept)]
-    if any(v.probabilities is None for v in chosen if v.status is Status.OK):
-        return None
-    each = [verdict.probabilities or {} for verdict in chosen]
-    return np.array([[of_row.get(label, 0.0) for label in labels] for of_row in each])
