@@ -164,7 +164,7 @@ def test_a_whole_system_message_gets_the_generated_parts_in_its_places():
 def test_the_user_message_quotes_every_text_and_ends_with_what_to_answer():
     assert Messages(grounded()).user({"answer": "a\n\n{context}", "context": "c"}) == (
         "Context:\n> c\n\nAnswer:\n> a\n>\n> {context}\n\n"
-        'Answer with {"output": "supported"} or {"output": "unsupported"}.'
+        "Answer with one of the JSON documents above."
     )
 
 
@@ -198,13 +198,16 @@ def test_every_user_message_begins_with_the_head(user, head, text):
     assert Messages(metric).user({"answer": text, "context": text}).startswith(f"{head}>")
 
 
-def test_the_reminder_stays_short():
+def test_the_reminder_is_short_however_many_answers_there_are():
     scale = {step: "" for step in range(1, 51)}
     labels = {f"label number {number}": "" for number in range(60)}
-    scored = Messages(scorer("m", scale, inputs=["a"], user="{a}")).user({"a": "x"})
-    labelled = Messages(classifier("m", labels, inputs=["a"], user="{a}")).user({"a": "x"})
-    assert scored == '> x\n\nAnswer with one of {"output": 1} to {"output": 50}.'
-    assert labelled == "> x\n\nAnswer with one of the 60 JSON documents listed above."
+    for metric in (
+        scorer("m", scale, inputs=["a"], user="{a}"),
+        classifier("m", labels, inputs=["a"], user="{a}"),
+    ):
+        assert Messages(metric).user({"a": "x"}) == (
+            "> x\n\nAnswer with one of the JSON documents above."
+        )
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,9 @@ class Float32Head(nn.Module):
     def __init__(self, head: nn.Linear) -> None:
         super().__init__()
         self.weight, self.bias = head.weight, head.bias
+        # Converting the weight anew for every token costs a CPU more than anything else in writing;
+        # a GPU does it in no time, and its memory is dear.
+        self._float32 = head.weight.detach().float() if head.weight.device.type == "cpu" else None
         self._columns: torch.Tensor | None = None
 
     @contextmanager
@@ -57,12 +60,13 @@ class Float32Head(nn.Module):
             self._columns = None
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return float32 logits; the weight is converted piece by piece, to save memory."""
+        """Return float32 logits; on a GPU the weight is converted piece by piece."""
         if self._columns is not None:
             rows = torch.arange(len(hidden), device=hidden.device)
             hidden = hidden[rows, self._columns].unsqueeze(1)
         hidden = hidden.float()
-        pieces = [hidden @ part.float().T for part in torch.split(self.weight, _HEAD_ROWS)]
+        weight = self.weight if self._float32 is None else self._float32
+        pieces = [hidden @ part.float().T for part in torch.split(weight, _HEAD_ROWS)]
         logits = torch.cat(pieces, dim=-1)
         return logits if self.bias is None else logits + self.bias.float()
 
