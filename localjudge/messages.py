@@ -149,7 +149,9 @@ class Messages:
             return f"Answer with {documents[0]}."
         if self._explained:
             return f"Answer with the explanation first, then the output: {_listed(answers)}."
-        # Each row pays for every token here, and the answers stand in the shared beginning.
+        if isinstance(answers, Scale):
+            return f"Answer with one of {documents[0]} to {documents[-1]}."
+        # Each row pays for every token here, and the labels stand in the shared beginning.
         return "Answer with one of the JSON documents above."
 
 

@@ -201,13 +201,10 @@ def test_every_user_message_begins_with_the_head(user, head, text):
 def test_the_reminder_is_short_however_many_answers_there_are():
     scale = {step: "" for step in range(1, 51)}
     labels = {f"label number {number}": "" for number in range(60)}
-    for metric in (
-        scorer("m", scale, inputs=["a"], user="{a}"),
-        classifier("m", labels, inputs=["a"], user="{a}"),
-    ):
-        assert Messages(metric).user({"a": "x"}) == (
-            "> x\n\nAnswer with one of the JSON documents above."
-        )
+    scored = Messages(scorer("m", scale, inputs=["a"], user="{a}")).user({"a": "x"})
+    labelled = Messages(classifier("m", labels, inputs=["a"], user="{a}")).user({"a": "x"})
+    assert scored == '> x\n\nAnswer with one of {"output": 1} to {"output": 50}.'
+    assert labelled == "> x\n\nAnswer with one of the JSON documents above."
 
 
 @pytest.mark.parametrize(
