@@ -53,7 +53,6 @@ from localjudge.statistics.figures import Figure  # noqa: E402
 from localjudge.statistics.judging import judge_figures  # noqa: E402
 
 FREE_TOKENS = 48  # of a free answer; the JSON answers need about ten
-FOLDS = 5
 WAYS = ("raw", "calibrated", "free_text", "majority")
 Figures = Mapping[str, Figure]
 
@@ -136,8 +135,15 @@ def of_file(
     """Return the figures of one file by way and name, or the reason why there are none."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = sample(data.path, options.half, options.rows, options.seed)
-    path = folder / "rows.jsonl"
+    path, human = folder / "rows.jsonl", folder / "human.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    # A row without a text to be grouped by stands alone.
+    groups = [str((data.group and row.get(data.group)) or f"row {row['id']}") for row in rows]
+    labels = [
+        {"id": row["id"], "label": row["label"], "group": group}
+        for row, group in zip(rows, groups, strict=True)
+    ]
+    human.write_text("".join(json.dumps(row) + "\n" for row in labels), encoding="utf-8")
     run_file(
         [data.metric],
         path,
@@ -149,14 +155,16 @@ def of_file(
     )
     if isinstance(data.metric.answers, Text):
         return {"rows": len(rows), "reason": "the metric answers with text"}
-    [compared] = compare(folder / "run", path, id_column="id", cluster_column=data.group)
-    write_report(folder / "run", folder / "report.html", human=path, data=path, id_column="id")
+    [compared] = compare(folder / "run", human, cluster_column="group")
+    write_report(
+        folder / "run", folder / "report.html", human=human, data=path, cluster_column="group"
+    )
     found: dict[str, Any] = {"rows": len(compared.human), "metric": data.metric.name}
     if "raw" in options.ways:
         found["raw"] = _plain(_figures(compared, compared.judge, compared.distributions))
     if "calibrated" in options.ways:
         try:
-            probabilities, calibrated = cross_calibrated(compared, folds=FOLDS, seed=options.seed)
+            probabilities, calibrated = cross_calibrated(compared, seed=options.seed)
             found["calibrated"] = _plain(_figures(compared, calibrated, probabilities))
         except LocaljudgeError as error:
             found["calibrated"] = {"reason": str(error).splitlines()[0]}

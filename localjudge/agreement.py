@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from localjudge.calibration_file import Calibration, digest_of
 from localjudge.compared import Compared, Matches, compare
 from localjudge.errors import ConfigError
 from localjudge.outputs import replacing
+from localjudge.runs import open_run
 from localjudge.statistics.figures import Figure
 from localjudge.statistics.judging import judge_figures
 from localjudge.statistics.raters import Ceiling, ceiling
@@ -36,6 +38,8 @@ class Agreement:
         by_label: For each label its precision, recall, F1, AUROC and average precision.
         confusion: Number of rows by human label (outer) and verdict (inner).
         ceiling: People among themselves; None if no row has several raters.
+        calibration: None if the verdicts are as the judge gave them. Otherwise they are calibrated,
+            on labels from `elsewhere`, or by a map that was `fitted_here`, on the very same file.
     """
 
     metric: str
@@ -47,6 +51,7 @@ class Agreement:
     by_label: Mapping[str, Figures]
     confusion: tuple[tuple[int, ...], ...]
     ceiling: Ceiling | None
+    calibration: Literal["fitted_here", "elsewhere"] | None = None
 
     @property
     def rows(self) -> int:
@@ -59,6 +64,7 @@ class Agreement:
             "metric": self.metric,
             "labels": list(self.labels),
             "scale": self.scale,
+            "calibration": self.calibration,
             "matches": {name: getattr(self.matches, name) for name in Matches.__slots__},
             "rows": self.rows,
             "statuses": dict(self.statuses),
@@ -93,6 +99,7 @@ def agree(
     cluster_column: str | None = None,
     map_labels: Mapping[str, str] | None = None,
     min_matched: float = 0.5,
+    calibration: str | PathLike[str] | None = None,
     resamples: int = 2000,
     seed: int = 0,
 ) -> list[Agreement]:
@@ -112,6 +119,7 @@ def agree(
             rows are drawn together, for they say less than as many single ones.
         map_labels: Human label to answer, where the two are called differently.
         min_matched: The least share of labelled ids that must be in the run.
+        calibration: A calibration file: the verdicts are calibrated before they are compared.
         resamples: How many resamples are drawn.
         seed: Where the random numbers begin: the same seed gives the same intervals.
 
@@ -123,6 +131,11 @@ def agree(
     """
     if resamples < 100:
         raise ConfigError("fewer than 100 resamples give no interval", field="resamples")
+    known = None if calibration is None else Calibration.load(calibration)
+    where: Literal["fitted_here", "elsewhere"] | None = None
+    if known is not None:
+        known.check(open_run(folder))
+        where = "fitted_here" if known.human == digest_of(human) else "elsewhere"
     compared = compare(
         folder,
         human,
@@ -132,8 +145,10 @@ def agree(
         cluster_column=cluster_column,
         map_labels=map_labels,
         min_matched=min_matched,
+        change=None if known is None else known.calibrated,
     )
-    return [_agreement(each, resamples=resamples, seed=seed) for each in compared]
+    agreements = [_agreement(each, resamples=resamples, seed=seed) for each in compared]
+    return [replace(agreement, calibration=where) for agreement in agreements]
 
 
 def write_agreements(agreements: Sequence[Agreement], path: str | PathLike[str]) -> None:

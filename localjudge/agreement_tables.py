@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -21,6 +22,8 @@ def print_agreements(agreements: Sequence[Agreement]) -> None:
     out = console()
     for agreement in agreements:
         out.print(Text(f"\n{agreement.metric}", style="bold"))
+        if agreement.calibration is not None:
+            _print_calibration(out, agreement.calibration)
         _print_matches(out, agreement)
         out.print()
         out.print(_figures(agreement.figures))
@@ -28,6 +31,16 @@ def print_agreements(agreements: Sequence[Agreement]) -> None:
         out.print(_by_label(agreement))
         _print_confusion(out, agreement)
         _print_ceiling(out, agreement)
+
+
+def _print_calibration(out: Console, calibration: Literal["fitted_here", "elsewhere"]) -> None:
+    out.print("  calibrated verdicts")
+    if calibration == "fitted_here":
+        out.print(
+            Text(
+                "  the calibration was fitted on these very labels: the figures are too good", "red"
+            )
+        )
 
 
 def _print_matches(out: Console, agreement: Agreement) -> None:
@@ -109,14 +122,15 @@ def _print_ceiling(out: Console, agreement: Agreement) -> None:
     out.print(f"\n  {ceiling.rows} rows have several raters and a verdict.")
     sides = [("one rater", ceiling.humans), ("the judge", ceiling.judge)]
     out.print("  Against the consensus of a row's other raters:")
-    out.print(_beside(sides))
+    out.print(side_by_side(sides))
     for rater, compared in ceiling.raters.items():
         out.print(Text("\n  Rater ") + printable(rater, 32) + Text(":"))
         named = [(side.replace("_", " "), figures) for side, figures in compared.items()]
-        out.print(_beside(named))
+        out.print(side_by_side(named))
 
 
-def _beside(sides: Sequence[tuple[str, Mapping[str, Figure]]]) -> Table:
+def side_by_side(sides: Sequence[tuple[str, Mapping[str, Figure]]]) -> Table:
+    """Return a table of the same figures of several sides, one column each."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("  figure", *(side for side, _ in sides)):
         table.add_column(column)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 
@@ -89,6 +89,7 @@ def compare(
     cluster_column: str | None = None,
     map_labels: Mapping[str, str] | None = None,
     min_matched: float = 0.5,
+    change: Callable[[str, Sequence[Verdict]], Sequence[Verdict]] | None = None,
 ) -> list[Compared]:
     """Join the verdicts of a finished run with human labels by id, metric by metric.
 
@@ -102,6 +103,7 @@ def compare(
         cluster_column: The column that says which rows belong together, such as a document.
         map_labels: Human label to answer, where the two are called differently.
         min_matched: The least share of labelled ids that must be in the run.
+        change: What is compared in place of the verdicts of a metric, such as calibrated ones.
 
     Raises:
         ConfigError: the options do not fit the run, or a metric answers with text.
@@ -123,6 +125,10 @@ def compare(
         )
         used |= {each.label for ratings in labelled.ratings.values() for each in ratings}
         _check_matched(labelled, run[metric], min_matched)
+        if change is not None:
+            verdicts = run[metric].verdicts
+            changed = change(metric, list(verdicts.values()))
+            run[metric].verdicts = dict(zip(verdicts, changed, strict=True))
         found.append(_compared(run[metric], labelled, map_labels or {}))
     for label in map_labels or {}:
         if label not in used:

@@ -124,6 +124,9 @@ def agree(
         float,
         typer.Option(min=0, max=1, help="The least share of labelled ids that the run must have."),
     ] = 0.5,
+    calibration: Annotated[
+        Path | None, typer.Option(help="A file that `calibrate` wrote on other labels.")
+    ] = None,
     resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")] = 2000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
     json_file: Annotated[
@@ -146,6 +149,7 @@ def agree(
         cluster_column=cluster_column,
         map_labels=pairs(map_labels or [], "--map-label", "HUMAN=JUDGE"),
         min_matched=min_matched,
+        calibration=calibration,
         resamples=resamples,
         seed=seed,
     )

@@ -1,0 +1,264 @@
+"""From a model's own probabilities to those of the label that people would give.
+
+A model that says "0.9" may be right in six of ten rows, and one that gives all rows the same label
+may still tell them apart in its probabilities. A few human labels show both, and a small map from
+the log-probabilities of the answers mends it. Which map, and how much it is held back, is chosen by
+cross-validation; the figures that are kept come from a second one around that choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from localjudge.compared import Compared
+from localjudge.errors import DataError
+from localjudge.fitting import Fit, Ordinal, Softmax, fit_ordinal, fit_scaled, fit_softmax, folds
+from localjudge.statistics.bootstrap import Floats, Ints, Resampling
+from localjudge.statistics.figures import Figure, estimate
+from localjudge.statistics.judging import judge_figures
+
+FOLDS = 5
+LEAST_ROWS = 20
+LEAST_OF_LABEL = 5  # of two labels at the least: one for each fold
+SHOWN = (
+    "log_loss",
+    "brier_score",
+    "expected_calibration_error",
+    "accuracy",
+    "kappa",
+    "kappa_quadratic",
+)
+_FLOOR = 1e-9  # a probability below is taken for this one: its logarithm would outweigh all others
+_STRENGTHS = (1000.0, 100.0, 10.0, 1.0)
+
+KindName = Literal["base_rate", "temperature", "vector", "ordinal", "multinomial"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of map, with one strength of holding back.
+
+    Attributes:
+        name: `base_rate`: the labels' shares, whatever the model says. `temperature`: one factor
+            for all log-probabilities. `vector`: that and a bias for each label. `multinomial`: any
+            linear map. `ordinal`: proportional odds, for scales.
+        penalty: How much is held back.
+    """
+
+    name: KindName
+    penalty: float
+
+    def fit(self, logits: Floats, labels: Ints) -> Fit:
+        """Fit the map.
+
+        Args:
+            logits: Log-probability of each answer, shape (rows, answers).
+            labels: Place of the human label of each row.
+        """
+        classes = logits.shape[1]
+        if self.name == "base_rate":
+            return fit_softmax(np.zeros_like(logits), labels, classes, 1.0)
+        if self.name in ("temperature", "vector"):
+            return fit_scaled(logits, labels, self.penalty, bias=self.name == "vector")
+        # An answer that is always improbable can still tell rows apart, by little differences.
+        mean, spread = logits.mean(axis=0), logits.std(axis=0)
+        spread = np.where(spread > 0, spread, 1.0)
+        standard = (logits - mean) / spread
+        if self.name == "ordinal":
+            along = fit_ordinal(standard, labels, classes, self.penalty)
+            weights = along.weights / spread
+            return Ordinal(weights, along.thresholds + mean @ weights)
+        linear = fit_softmax(standard, labels, classes, self.penalty)
+        weights = linear.weights / spread[:, None]
+        return Softmax(weights, linear.bias - mean @ weights)
+
+
+BASE_RATE = Kind("base_rate", 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """A fitted map of one metric, and what it gains.
+
+    Attributes:
+        kind: The kind of map that was chosen.
+        fit: The map, fitted on all labelled rows.
+        counts: How many rows people gave each label, among those with a verdict.
+        raw: Figures of the judge as it is, on these rows.
+        calibrated: Figures of the calibrated judge by cross-validation: each row is judged by a map
+            that was chosen and fitted without it.
+        gain: By how much the log loss of a row is below that of the labels' shares alone, which are
+            taken from the same other rows.
+    """
+
+    kind: Kind
+    fit: Fit
+    counts: Mapping[str, int]
+    raw: Mapping[str, Figure]
+    calibrated: Mapping[str, Figure]
+    gain: Figure
+
+    @property
+    def worth_it(self) -> bool:
+        """Whether the judge says more than the labels' shares alone, beyond chance."""
+        return self.kind != BASE_RATE and self.gain.low is not None and self.gain.low > 0
+
+
+def kinds(*, scale: bool) -> list[Kind]:
+    """Return the maps to choose from, those that say less first."""
+    names: list[KindName] = ["vector", *(("ordinal",) if scale else ()), "multinomial"]
+    maps = [Kind(name, strength) for strength in _STRENGTHS for name in names]
+    return [BASE_RATE, *maps, Kind("temperature", _STRENGTHS[-1])]
+
+
+def log_probabilities(distributions: Floats) -> Floats:
+    """Return what the maps read: log-probabilities of the answers, each row with its mean at 0."""
+    logs = np.log(np.maximum(distributions, _FLOOR))
+    centred: Floats = logs - logs.mean(axis=1, keepdims=True)
+    return centred
+
+
+def calibrate(compared: Compared, *, seed: int = 0) -> Calibrated:
+    """Choose and fit the map of one metric, and measure what it gains.
+
+    Raises:
+        DataError: there is nothing to calibrate, or there are too few labels.
+    """
+    rows = _usable(compared)
+    logits, labels, clusters = _arrays(compared, rows)
+    scale = compared.scale
+    probabilities, base = _cross_validated(logits, labels, clusters, scale=scale, seed=seed)
+    gained = _loss(np.log(base), labels) - _loss(np.log(probabilities), labels)
+    resampling = Resampling(clusters, seed=seed)
+    [gain] = estimate(
+        lambda weights: {"gain": weights @ gained / weights.sum(axis=1)}, resampling, {"gain": ""}
+    ).values()
+    assert compared.distributions is not None
+    figures = [
+        judge_figures(
+            labels,
+            judge,
+            compared.labels,
+            values=compared.values,
+            distributions=distributions,
+            clusters=clusters,
+            seed=seed,
+        )
+        for judge, distributions in (
+            (compared.judge[rows], compared.distributions[rows]),
+            (probabilities.argmax(axis=1), probabilities),
+        )
+    ]
+    kind = choose_kind(logits, labels, clusters, scale=scale, seed=seed)
+    counts = np.bincount(labels, minlength=len(compared.labels))
+    return Calibrated(
+        kind=kind,
+        fit=kind.fit(logits, labels),
+        counts=dict(zip(compared.labels, map(int, counts), strict=True)),
+        raw=_shown(figures[0]),
+        calibrated=_shown(figures[1]),
+        gain=gain,
+    )
+
+
+def cross_calibrated(compared: Compared, *, seed: int = 0) -> tuple[Floats, Ints]:
+    """Return the calibrated judge by cross-validation: each row by a map made without it.
+
+    Returns:
+        The probability of each label, shape (rows, labels), zeros where there is no verdict; and
+        the place of each row's answer, -1 where there is none.
+
+    Raises:
+        DataError: there is nothing to calibrate, or there are too few labels.
+    """
+    rows = _usable(compared)
+    logits, labels, clusters = _arrays(compared, rows)
+    probabilities, _ = _cross_validated(logits, labels, clusters, scale=compared.scale, seed=seed)
+    whole = np.zeros((len(compared.human), len(compared.labels)))
+    answers = np.full(len(compared.human), -1, dtype=np.int64)
+    whole[rows] = probabilities
+    answers[rows] = probabilities.argmax(axis=1)
+    return whole, answers
+
+
+def _usable(compared: Compared) -> Ints:
+    """Return the rows to fit by: those with a verdict.
+
+    Raises:
+        DataError: there is nothing to calibrate, or there are too few labels.
+    """
+    metric = compared.metric
+    if compared.distributions is None:
+        raise DataError(
+            f"the verdicts of {metric} have no probabilities to calibrate",
+            hint="judge with direct decoding",
+        )
+    if compared.own_lists:
+        raise DataError(
+            f"each row of {metric} has labels of its own: no label could be calibrated by others"
+        )
+    rows = np.flatnonzero(compared.judge >= 0)
+    counts = np.bincount(compared.human[rows], minlength=len(compared.labels))
+    enough = (counts >= LEAST_OF_LABEL).sum() >= 2
+    units = len(np.unique(compared.clusters[rows]))
+    if len(rows) < LEAST_ROWS or not enough or units < FOLDS:
+        given = zip(compared.labels, counts, strict=True)
+        listed = ", ".join(f"{label} {count}" for label, count in given)
+        raise DataError(
+            f"too few labels to calibrate {metric}: {listed}"
+            + (f", in {units} clusters" if units < len(rows) else ""),
+            hint=f"label at least {LEAST_ROWS} rows in {FOLDS} clusters, and {LEAST_OF_LABEL} rows "
+            "each of two labels",
+        )
+    return rows
+
+
+def _arrays(compared: Compared, rows: Ints) -> tuple[Floats, Ints, Ints]:
+    assert compared.distributions is not None
+    clusters = np.unique(compared.clusters[rows], return_inverse=True)[1].astype(np.int64)
+    return log_probabilities(compared.distributions[rows]), compared.human[rows], clusters
+
+
+def _cross_validated(
+    logits: Floats, labels: Ints, clusters: Ints, *, scale: bool, seed: int
+) -> tuple[Floats, Floats]:
+    """Return probabilities by maps that were chosen and fitted on other rows; and by base rates."""
+    calibrated, base = np.empty_like(logits), np.empty_like(logits)
+    for known, out in folds(labels, clusters, FOLDS, seed):
+        within = np.unique(clusters[known], return_inverse=True)[1].astype(np.int64)
+        kind = choose_kind(logits[known], labels[known], within, scale=scale, seed=seed)
+        for one, found in ((kind, calibrated), (BASE_RATE, base)):
+            log_probs = one.fit(logits[known], labels[known]).log_probabilities(logits[out])
+            found[out] = np.exp(log_probs)
+    return calibrated, base
+
+
+def choose_kind(logits: Floats, labels: Ints, clusters: Ints, *, scale: bool, seed: int) -> Kind:
+    """Return the kind of map with the least log loss in cross-validation."""
+    splits = list(folds(labels, clusters, FOLDS, seed))
+    return min(
+        kinds(scale=scale),
+        key=lambda kind: float(_loss(_out_of_fold(kind, logits, labels, splits), labels).mean()),
+    )
+
+
+def _out_of_fold(
+    kind: Kind, logits: Floats, labels: Ints, splits: Sequence[tuple[Ints, Ints]]
+) -> Floats:
+    log_probs = np.empty_like(logits)
+    for known, out in splits:
+        log_probs[out] = kind.fit(logits[known], labels[known]).log_probabilities(logits[out])
+    return log_probs
+
+
+def _loss(log_probs: Floats, labels: Ints) -> Floats:
+    loss: Floats = -log_probs[np.arange(len(labels)), labels]
+    return loss
+
+
+def _shown(figures: Mapping[str, Figure]) -> dict[str, Figure]:
+    return {name: figures[name] for name in SHOWN if name in figures}
