@@ -104,8 +104,16 @@ class Calibrated:
 
     @property
     def worth_it(self) -> bool:
-        """Whether the judge says more than the labels' shares alone, beyond chance."""
-        return self.kind != BASE_RATE and self.gain.low is not None and self.gain.low > 0
+        """Whether the judge says more than the labels' shares alone, beyond chance.
+
+        Either its log loss is lower, or it is no higher and the answers agree with people's: by
+        their shares alone kappa is 0.
+        """
+        if self.kind == BASE_RATE or self.gain.low is None or self.gain.high is None:
+            return False
+        kappa = self.calibrated.get("kappa_quadratic", self.calibrated["kappa"])
+        agrees = kappa.low is not None and kappa.low > 0
+        return self.gain.low > 0 or (agrees and self.gain.high > 0)
 
 
 def kinds(*, scale: bool) -> list[Kind]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from localjudge.agreement_tables import side_by_side
-from localjudge.calibration_file import Calibrating
+from localjudge.calibrated_runs import Calibrating
 from localjudge.terminal import console
 
 

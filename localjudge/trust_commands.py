@@ -46,7 +46,7 @@ def calibrate(
     The figures come from cross-validation. A metric is left out where nothing is gained over the
     labels' shares alone; if that is so of all, no file is written and the exit code is 1.
     """
-    from localjudge.calibration_file import calibrate_run
+    from localjudge.calibrated_runs import calibrate_run
     from localjudge.calibration_tables import print_calibrating
 
     columns = label_columns or ["label"]
@@ -80,7 +80,8 @@ def apply(
 
     The files are calibrated.jsonl and calibrated.parquet.
     """
-    from localjudge.calibration_file import Calibration, apply_calibration
+    from localjudge.calibrated_runs import apply_calibration
+    from localjudge.calibration_file import Calibration
 
     loaded = Calibration.load(calibration)
     path, total, changed = apply_calibration(folder, loaded, out)
