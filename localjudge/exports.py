@@ -12,6 +12,7 @@ from typing import Any
 
 from localjudge.errors import ConfigError, DataError, RunError
 from localjudge.outputs import replacing, write_jsonl, write_parquet
+from localjudge.readers.arrow import carried
 from localjudge.records import VERDICT_FIELDS, Row, Verdict
 from localjudge.runs import open_run, read_verdicts
 from localjudge.tables import Table, check_table, checked_rows, open_table
@@ -256,7 +257,8 @@ def _joined(
                 f"damaged: the verdict of row {row.id!r} is that of {record['id']!r}",
                 hint="remove verdicts.jsonl and run the same command again",
             )
-        yield dict(row.fields) | {now: record[name] for name, now in names.items()}
+        fields = {name: carried(value) for name, value in row.fields.items()}
+        yield fields | {now: record[name] for name, now in names.items()}
 
 
 def _free(name: str, taken: Iterable[str]) -> str:

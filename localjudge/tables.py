@@ -7,7 +7,7 @@ import hashlib
 import json
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -169,9 +169,24 @@ def _encoded(table: Table) -> Iterator[tuple[Row, str]]:
     encoder = json.JSONEncoder(separators=(",", ":"), default=lambda value: type(value).__name__)
     for row in table:
         try:
-            yield row, encoder.encode([row.id, row.fields])
+            try:
+                text = encoder.encode([row.id, row.fields])
+            except (TypeError, ValueError):  # a key that is no text, a number of 5,000 digits
+                text = encoder.encode([row.id, _encodable(row.fields, encoder)])
         except RecursionError:
             raise DataError("is nested too deeply", path=table.source.name, line=row.line) from None
+        yield row, text
+
+
+def _encodable(fields: Mapping[str, Any], encoder: json.JSONEncoder) -> dict[str, Any]:
+    known: dict[str, Any] = {}
+    for name, value in fields.items():
+        known[name] = value
+        try:
+            encoder.encode(value)
+        except (TypeError, ValueError):
+            known[name] = type(value).__name__
+    return known
 
 
 def _changed(source: str, line: int | None) -> DataError:

@@ -7,12 +7,21 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from localjudge.errors import ConfigError, DataError
-from localjudge.readers.arrow import BATCH_ROWS, byte_columns, plain, read_batches, text_columns
+from localjudge.readers.arrow import (
+    BATCH_ROWS,
+    byte_columns,
+    column_values,
+    plain,
+    read_batches,
+    text_columns,
+)
 from localjudge.readers.source import Record, Source
 
 if TYPE_CHECKING:
     from datasets import Dataset
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
+
+_FRAME = "the data frame"
 
 
 def memory_source(data: object, split: str | None = None) -> Source | None:
@@ -40,7 +49,7 @@ def memory_source(data: object, split: str | None = None) -> Source | None:
     if pandas is not None and isinstance(data, pandas.DataFrame):
         _refuse_split(split)
         _check_names(data)
-        return Source("the data frame", lambda: _read_frame(data))
+        return Source(_FRAME, lambda: _read_frame(data))
     return None
 
 
@@ -89,17 +98,42 @@ def _check_names(frame: DataFrame) -> None:
         if not isinstance(name, str):
             raise DataError(
                 f"a column is named {name!r}, which is not text",
-                path="the data frame",
+                path=_FRAME,
                 hint="name the columns: frame.columns = [...]",
             )
         if names.count(name) > 1:
-            raise DataError("two columns have this name", path="the data frame", field=name)
+            raise DataError("two columns have this name", path=_FRAME, field=name)
 
 
 def _read_frame(frame: DataFrame) -> Iterator[Record]:
     names = list(frame.columns)
-    for row, values in enumerate(frame.itertuples(index=False, name=None), 1):
-        yield row, {name: _python(value) for name, value in zip(names, values, strict=True)}
+    for start in range(0, len(frame), BATCH_ROWS):
+        batch = frame.iloc[start : start + BATCH_ROWS]
+        columns = [_cells(batch[name], start + 1) for name in names]
+        for row, values in enumerate(zip(*columns, strict=True), start + 1):
+            yield row, dict(zip(names, values, strict=True))
+
+
+def _cells(column: Series, start: int) -> Iterator[Any]:
+    """Yield the values of a column; `start` is the number of the first row."""
+    import pandas
+
+    if isinstance(column.dtype, pandas.ArrowDtype):
+        # As Parquet is read: pandas fails at a date that Python cannot hold.
+        arrow = column.array.__arrow_array__()
+        yield from column_values(arrow, str(column.name), _FRAME, start)
+        return
+    for row, value in enumerate(column, start):
+        try:
+            yield _python(value)
+        except RecursionError:
+            raise DataError(
+                "is nested too deeply, or holds itself",
+                path=_FRAME,
+                line=row,
+                field=str(column.name),
+                hint="leave the column out, or turn it into text",
+            ) from None
 
 
 def _python(value: Any) -> Any:
@@ -110,6 +144,9 @@ def _python(value: Any) -> Any:
     if value is pandas.NA or value is pandas.NaT:
         return None
     if isinstance(value, numpy.generic | numpy.ndarray):
+        if value.dtype.kind in "mM":  # numpy would make plain numbers of them
+            moment = pandas.Timestamp if value.dtype.kind == "M" else pandas.Timedelta
+            return _python(list(value) if value.ndim else moment(value[()]))
         value = value.tolist()
     if isinstance(value, list | tuple):
         return [_python(item) for item in value]
