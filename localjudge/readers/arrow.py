@@ -145,6 +145,12 @@ def column_values(column: Array | ChunkedArray, name: str, source: str, row: int
             raise
         except (ValueError, OverflowError):
             values = [_value(scalar) for scalar in column]
+        if str(column.type) == "time64[ns]":  # Python's times end at the microsecond
+            texts = column.cast("string").to_pylist()
+            values = [
+                value if text is None or text.endswith("000") else text
+                for text, value in zip(texts, values, strict=True)
+            ]
         if _has_json(column.type):
             values = [_decoded(value, column.type) for value in values]
     except ValueError as error:

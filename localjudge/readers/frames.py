@@ -1,9 +1,9 @@
-"""Rows that are in memory already: a dataset of Hugging Face, or a data frame of pandas."""
+"""Rows in memory: a dataset of Hugging Face, a data frame of pandas, or a list of dicts."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from localjudge.errors import ConfigError, DataError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 _FRAME = "the data frame"
+_LIST = "the list of rows"
 
 
 def memory_source(data: object, split: str | None = None) -> Source | None:
@@ -51,6 +52,35 @@ def memory_source(data: object, split: str | None = None) -> Source | None:
         _check_names(data)
         return Source(_FRAME, lambda: _read_frame(data))
     return None
+
+
+def list_source(data: object, split: str | None = None) -> Source | None:
+    """Return the rows of what yields dicts of column to value; None if `data` is no such thing.
+
+    Raises:
+        ConfigError: a split is asked for.
+        DataError: something else than a dict is among them, or a column's name is not text.
+    """
+    if not isinstance(data, Iterable) or isinstance(data, str | bytes | Mapping):
+        return None
+    _refuse_split(split)
+    rows = list(data)
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, Mapping):
+            raise DataError(
+                f"is of type {type(row).__name__}, not a dict of column to value",
+                path=_LIST,
+                line=number,
+            )
+        for name in row:
+            if not isinstance(name, str):
+                raise DataError(f"a column is named {name!r}", path=_LIST, line=number)
+
+    def records() -> Iterator[Record]:
+        for number, row in enumerate(rows, 1):
+            yield number, {name: _cell(row[name], _LIST, number, name) for name in row}
+
+    return Source(_LIST, records)
 
 
 def as_rows(rows: Iterable[Any]) -> Iterable[Any]:
@@ -124,29 +154,38 @@ def _cells(column: Series, start: int) -> Iterator[Any]:
         yield from column_values(arrow, str(column.name), _FRAME, start)
         return
     for row, value in enumerate(column, start):
-        try:
-            yield _python(value)
-        except RecursionError:
-            raise DataError(
-                "is nested too deeply, or holds itself",
-                path=_FRAME,
-                line=row,
-                field=str(column.name),
-                hint="leave the column out, or turn it into text",
-            ) from None
+        yield _cell(value, _FRAME, row, str(column.name))
+
+
+def _cell(value: Any, source: str, row: int, column: str) -> Any:
+    try:
+        return _python(value)
+    except RecursionError:
+        raise DataError(
+            "is nested too deeply, or holds itself",
+            path=source,
+            line=row,
+            field=column,
+            hint="leave the column out, or turn it into text",
+        ) from None
 
 
 def _python(value: Any) -> Any:
     """Return a value of numpy or pandas as Python's own, as `plain` takes it."""
+    if value is None or type(value) in (str, int, bool):
+        return value
     import numpy
     import pandas
 
     if value is pandas.NA or value is pandas.NaT:
         return None
+    if isinstance(value, numpy.datetime64):  # numpy would make a number of it
+        return _python(pandas.Timestamp(value))
+    if isinstance(value, numpy.timedelta64):
+        return _python(pandas.Timedelta(value))
+    if isinstance(value, numpy.ndarray) and value.dtype.kind in "mM":
+        return _python([*value] if value.ndim else value[()])
     if isinstance(value, numpy.generic | numpy.ndarray):
-        if value.dtype.kind in "mM":  # numpy would make plain numbers of them
-            moment = pandas.Timestamp if value.dtype.kind == "M" else pandas.Timedelta
-            return _python(list(value) if value.ndim else moment(value[()]))
         value = value.tolist()
     if isinstance(value, list | tuple):
         return [_python(item) for item in value]
