@@ -13,9 +13,11 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
+from localjudge.answers import Text, document
 from localjudge.database import as_run_errors
 from localjudge.errors import DataError, RunError
 from localjudge.outcomes import Refusal
+from localjudge.outputs import read_line
 from localjudge.records import Status, Verdict
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from localjudge.tasks import Task
 
 _SCHEMA = "CREATE TABLE IF NOT EXISTS kept (key BLOB NOT NULL PRIMARY KEY, verdict TEXT NOT NULL)"
+_DELETE = "delete the file: it only saves time"
+_NEAR = 1e-6  # that probabilities may miss a sum of 1 by
 _WAIT = 60.0  # seconds that one run lets another finish its chunk
 
 
@@ -42,7 +46,7 @@ class VerdictCache:
     def open(cls, folder: str | PathLike[str]) -> VerdictCache:
         """Open the cache in `folder`, or make it, readable by this user only."""
         path = Path(folder) / "verdicts-cache.db"
-        with as_run_errors(path):
+        with as_run_errors(path, _DELETE):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             db = sqlite3.connect(path, timeout=_WAIT, check_same_thread=False)
             try:
@@ -57,7 +61,7 @@ class VerdictCache:
     def find(self, keys: Sequence[bytes | None]) -> list[Verdict | None]:
         """Return what is kept under each key, or None. Id and metric are to be set anew."""
         found: list[Verdict | None] = []
-        with self._lock, as_run_errors(self._path):
+        with self._lock, as_run_errors(self._path, _DELETE):
             for key in keys:
                 query = "SELECT verdict FROM kept WHERE key = ?"
                 kept = None if key is None else self._db.execute(query, (key,)).fetchone()
@@ -71,17 +75,31 @@ class VerdictCache:
             for key, verdict in items
             if key is not None and verdict.status is Status.OK
         ]
-        with self._lock, as_run_errors(self._path), self._db:
+        with self._lock, as_run_errors(self._path, _DELETE), self._db:
             self._db.executemany("INSERT OR IGNORE INTO kept VALUES (?, ?)", rows)
+
+    def check(self, verdict: Verdict, task: Task, row: Row) -> None:
+        """Make sure that a verdict from here is one that the metric can give on that row.
+
+        Raises:
+            RunError: it is not: the file was changed, or is from elsewhere.
+        """
+        if not _is_possible(verdict, task, row):
+            raise RunError(
+                f"damaged: what is kept for row {row.id!r} is no answer of the metric "
+                f"{task.metric.name}: {verdict.value!r}",
+                path=self._path,
+                hint=_DELETE,
+            )
 
     def _read(self, text: str) -> Verdict:
         try:
-            return Verdict.from_json(text)
-        except ValueError as error:
+            return read_line(text)
+        except (ValueError, TypeError) as error:
             raise RunError(
                 f"damaged: a verdict cannot be read: {error}",
                 path=self._path,
-                hint="delete the file: it only saves time",
+                hint=_DELETE,
             ) from None
 
     def close(self) -> None:
@@ -109,6 +127,34 @@ def cache_keys(task: Task, rows: Sequence[Row], judged_by: Mapping[str, Any]) ->
     """
     common = json.dumps([task.metric.digest, judged_by], sort_keys=True)
     return [_key(common, task, row) for row in rows]
+
+
+def _is_possible(verdict: Verdict, task: Task, row: Row) -> bool:
+    questions = task.questions(row)
+    if isinstance(questions, Refusal) or verdict.status is not Status.OK:
+        return False
+    variant, value = questions[0].variant, verdict.value
+    if isinstance(variant.answers, Text):
+        try:
+            return variant.answers.parse(document(str(value))) == value
+        except ValueError:
+            return False
+    space = variant.answers
+    answers = {(type(answer), answer) for answer in variant.values}
+    if value is None or (type(value), value) not in answers:
+        return False
+    label = value if space.kind == "classify" else None
+    if (verdict.label, verdict.score) != (label, space.score(value)):
+        return False
+    shares = verdict.probabilities
+    if shares is None:
+        return verdict.confidence is None
+    return (
+        list(shares) == list(map(str, variant.values))
+        and all(0 <= share <= 1 for share in shares.values())
+        and abs(sum(shares.values()) - 1) < _NEAR
+        and verdict.confidence == shares[str(value)]
+    )
 
 
 def _key(common: str, task: Task, row: Row) -> bytes | None:

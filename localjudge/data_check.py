@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -29,7 +29,7 @@ class DataCheck:
     digest: str
     mark: str | None
     _table: Table
-    _required: tuple[str, ...]
+    _required: Iterable[str]
     _check: TableCheck | None = None
 
     def full(self) -> TableCheck:
@@ -48,7 +48,7 @@ class DataCheck:
         return check
 
 
-def check_data(table: Table, required: Iterable[str], out: Path) -> DataCheck:
+def check_data(table: Table, required: Collection[str], out: Path) -> DataCheck:
     """Check `table`, or take the result from the run in `out`, if its data were the same bytes.
 
     Reading bytes is some twenty times as fast as reading rows. No date or size is trusted.
@@ -56,7 +56,6 @@ def check_data(table: Table, required: Iterable[str], out: Path) -> DataCheck:
     Raises:
         DataError: see `check_table`.
     """
-    required = tuple(required)
     before = _stamp(table.source.path)
     mark = _mark(table, required)
     known = None if mark is None else _known(out, mark)
@@ -68,7 +67,7 @@ def check_data(table: Table, required: Iterable[str], out: Path) -> DataCheck:
     return DataCheck(check.rows, check.digest, mark, table, required, check)
 
 
-def _mark(table: Table, required: tuple[str, ...]) -> str | None:
+def _mark(table: Table, required: Iterable[str]) -> str | None:
     path, form = table.source.path, table.source.form
     if path is None or form is None:
         return None
@@ -77,7 +76,7 @@ def _mark(table: Table, required: tuple[str, ...]) -> str | None:
             content = file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise unreadable(path, error) from error
-    read_as = [form, table.columns, table.id_column, table.limit, required]
+    read_as = [form, table.columns, table.id_column, table.limit, list(required)]
     return sha256(json.dumps([content, read_as]).encode()).hexdigest()
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, groupby, islice, zip_longest
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, groupby, islice
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from localjudge.errors import ConfigError, DataError, RunError
 from localjudge.outputs import replacing, write_jsonl, write_parquet
+from localjudge.readers.arrow import carried
 from localjudge.records import VERDICT_FIELDS, Row, Verdict
-from localjudge.runs import open_run, read_verdicts
+from localjudge.runs import Run, open_run
 from localjudge.tables import Table, check_table, checked_rows, open_table
 
 Record = dict[str, Any]
@@ -37,8 +38,9 @@ def export_run(
     *,
     wide: bool = False,
     format: str | None = None,
+    on_note: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Write the verdicts of a finished run to a file, and return its path. Rows are streamed.
+    """Write the verdicts of a run to a file, and return its path. Rows are streamed.
 
     Without `wide`, there is one row for each verdict, with its fields. With it, there is one row
     for each input row: its `id`, and for each metric `<metric>_label` (the label, or the text of a
@@ -53,16 +55,18 @@ def export_run(
             of the format, in the run folder.
         wide: Whether to write one row for each input row.
         format: `csv`, `jsonl` or `parquet`; by default that of the ending of `path`, else `csv`.
+        on_note: Called with one line if the run is unfinished: how many verdicts there are.
 
     Raises:
         ConfigError: the format is unknown or another than that of the ending, or the file is one
             of the run's own.
-        RunError: the folder holds no finished run, or the file cannot be written.
+        RunError: the folder holds no run, or the file cannot be written.
     """
     path, format = _target(Path(folder), path, "wide" if wide else "verdicts", format)
-    verdicts = _begun(read_verdicts(folder))  # so that what is wrong with the run comes up first
+    run = open_run(folder)
+    verdicts = _begun(_counted(run, on_note))
     if wide:
-        columns, records = _widened(verdicts)
+        columns, records = _widened(verdicts, run.metrics)
         _WRITERS[format](columns, records, path)
     elif format == "csv":
         columns = dict.fromkeys(VERDICT_FIELDS, "text")
@@ -78,17 +82,20 @@ def join_run(
     path: str | PathLike[str] | None = None,
     *,
     format: str | None = None,
+    on_note: Callable[[str], None] = lambda _: None,
 ) -> tuple[Path, dict[str, str]]:
-    """Write the wide table of a finished run beside the columns of its data; see `export_run`.
+    """Write the wide table of a run beside the columns of its data; see `export_run`.
 
     The data are read as the run read them. In Parquet, a column of texts, of integers, of numbers
-    or of truth values keeps its type; any other one holds JSON text.
+    or of truth values keeps its type; any other one holds JSON text. A value that Python cannot
+    hold, such as a date beyond the year 9999, is carried over as the text that Arrow has for it.
 
     Args:
         folder: The run folder.
         data: The data that the run judged.
         path: The file; by default `joined`, with the ending of the format, in the run folder.
         format: As for `export_run`.
+        on_note: As for `export_run`.
 
     Returns:
         The file, and the columns of the wide table that have another name there, for the data have
@@ -99,17 +106,14 @@ def join_run(
         DataError: the data cannot be read, or are not those of the run.
     """
     path, format = _target(Path(folder), path, "joined", format)
-    wide, verdicts = _widened(_begun(read_verdicts(folder)))
     run = open_run(folder)
-    judged, info = run.settings.get("data"), run.settings.get("info")
-    if not isinstance(judged, dict) or not isinstance(info, dict):
-        raise RunError("damaged: run.json does not say what data it judged", path=run.folder)
-    read_as = ("data_format", "split", "id_column", "limit")
-    table = open_table(data, **{name: info.get(name) for name in read_as})
+    wide, verdicts = _widened(_begun(_counted(run, on_note)), run.metrics)
+    table = open_table(data, **_read_as(run))
     if table.source.path is not None and table.source.path.resolve() == path.resolve():
         raise ConfigError(
             "is the data themselves", path=path, field="out", hint="choose another name"
         )
+    judged, info = run.settings["data"], run.settings["info"]
     check = check_table(table)
     if check.digest != judged.get("digest"):
         raise DataError(
@@ -124,9 +128,36 @@ def join_run(
         del names["id"]  # the data have it, under their own name
     added = {now: wide[name] for name, now in names.items()}
     columns = {now: "text" for name, now in names.items() if name == "id"} | own | added
-    records = _joined(checked_rows(table, check), verdicts, names, own)
+    records = _joined(checked_rows(table, check), verdicts, names, finished=run.finished)
     _WRITERS[format](columns, records, path)
     return path, {name: now for name, now in names.items() if now != name}
+
+
+def _counted(run: Run, on_note: Callable[[str], None]) -> Iterator[Verdict]:
+    """Yield the verdicts, and say at the end how many there are if the run is unfinished."""
+    number = 0
+    for verdict in run.verdicts():
+        number += 1
+        yield verdict
+    if not run.finished:
+        of = "" if run.expected is None else f" of {run.expected}"
+        on_note(f"the run is unfinished: {number}{of} verdicts are there")
+
+
+def _read_as(run: Run) -> dict[str, Any]:
+    """Return how the run read its data: options of `open_table`."""
+    judged, info = run.settings.get("data"), run.settings.get("info")
+    if isinstance(judged, dict) and isinstance(info, dict):
+        read_as = {name: info.get(name) for name in ("data_format", "split", "id_column", "limit")}
+        limit = read_as.pop("limit")
+        texts = all(value is None or isinstance(value, str) for value in read_as.values())
+        if texts and (limit is None or type(limit) is int):
+            return read_as | {"limit": limit}
+    raise RunError(
+        "damaged: it does not say what data were judged, and how they were read",
+        path=run.folder / "run.json",
+        hint="put the file back as it was, or export without the data: --wide",
+    )
 
 
 def _target(
@@ -217,21 +248,20 @@ _WRITERS: dict[str, Callable[[Columns, Iterable[Record], Path], None]] = {
 }
 
 
-def _widened(verdicts: Iterable[Verdict]) -> tuple[Columns, Iterator[Record]]:
-    """Return the columns of the wide table, and its rows.
-
-    The verdicts of one row stand together, and every row of a finished run has one of each metric.
-    """
-    rows = (list(group) for _, group in groupby(verdicts, key=lambda verdict: verdict.id))
-    first = next(rows, [])
+def _widened(
+    verdicts: Iterable[Verdict], metrics: Sequence[str]
+) -> tuple[Columns, Iterator[Record]]:
+    """Return the columns of the wide table, and its rows: the verdicts of a row stand together."""
     columns = {"id": "text"}
-    for verdict in first:
-        columns |= dict.fromkeys(_wide([verdict]), "text") | {f"{verdict.metric}_score": "float"}
-    return columns, map(_wide, chain([first] if first else [], rows))
+    for metric in metrics:
+        parts = [f"{metric}_{part}" for part in ("label", "score", "explanation", "status")]
+        columns |= dict.fromkeys(parts, "text") | {f"{metric}_score": "float"}
+    rows = groupby(verdicts, key=lambda verdict: verdict.id)
+    return columns, (_wide(row_id, group, columns) for row_id, group in rows)
 
 
-def _wide(verdicts: list[Verdict]) -> Record:
-    record: Record = {"id": verdicts[0].id}
+def _wide(row_id: str, verdicts: Iterable[Verdict], columns: Columns) -> Record:
+    record: Record = dict.fromkeys(columns) | {"id": row_id}
     for verdict in verdicts:
         text = verdict.value if isinstance(verdict.value, str) else None
         record[f"{verdict.metric}_label"] = text
@@ -242,21 +272,35 @@ def _wide(verdicts: list[Verdict]) -> Record:
 
 
 def _joined(
-    rows: Iterable[Row], verdicts: Iterable[Record], names: Mapping[str, str], own: Columns
+    rows: Iterable[Row],
+    verdicts: Iterator[Record],
+    names: Mapping[str, str],
+    *,
+    finished: bool,
 ) -> Iterator[Record]:
-    """Yield the rows with their verdicts; JSON Lines keep to the columns that a row has."""
-    for row, record in zip_longest(rows, verdicts):
-        if row is None or record is None:
-            raise RunError(
-                "damaged: the run has not as many verdicts as rows",
-                hint="remove verdicts.jsonl and run the same command again",
-            )
-        if row.id != record["id"]:
-            raise RunError(
-                f"damaged: the verdict of row {row.id!r} is that of {record['id']!r}",
-                hint="remove verdicts.jsonl and run the same command again",
-            )
-        yield dict(row.fields) | {now: record[name] for name, now in names.items()}
+    """Yield the rows with their verdicts; JSON Lines keep to the columns that a row has.
+
+    In a run that is unfinished, rows may have none.
+    """
+    record = next(verdicts, None)
+    for row in rows:
+        judged: Record = {"id": row.id}
+        if record is not None and record["id"] == row.id:
+            judged, record = record, next(verdicts, None)
+        elif finished:
+            break
+        fields = {name: carried(value) for name, value in row.fields.items()}
+        yield fields | {now: judged.get(name) for name, now in names.items()}
+    else:
+        if record is None:
+            return
+        row = None
+    raise RunError(
+        "damaged: the verdicts are not those of the rows: "
+        f"{'no row' if row is None else f'row {row.id!r}'} stands where "
+        f"{'no verdict' if record is None else 'the verdict of ' + repr(record['id'])} does",
+        hint="remove verdicts.jsonl and run the same command again",
+    )
 
 
 def _free(name: str, taken: Iterable[str]) -> str:

@@ -83,7 +83,7 @@ class Loop:
                     failed=now.failed + len(failed),
                     seconds=time.monotonic() - start,
                     reused=now.reused + len(chunk.found),
-                    tokens=now.tokens + sum(v.prompt_tokens + v.output_tokens for v in judged),
+                    tokens=now.tokens + sum(map(_tokens, judged)),
                 )
                 if self.max_failures is not None and failures.total() > self.max_failures:
                     raise self._too_many(failures, failed[-1])
@@ -113,7 +113,8 @@ class Loop:
         rows: list[Row] = []
         new_keys: list[bytes | None] = []
         for (place, row), key, verdict in zip(todo, keys, known, strict=True):
-            if verdict is not None:
+            if verdict is not None and self.cache is not None:
+                self.cache.check(verdict, task, row)
                 found.append((place, replace(verdict, id=row.id, metric=task.metric.name)))
             else:
                 places.append(place)
@@ -131,6 +132,13 @@ class Loop:
             hint=f"look at them: localjudge show {self.store.folder} --status {last.status}; what "
             "was judged is kept, and the same command goes on",
         )
+
+
+def _tokens(verdict: Verdict) -> int:
+    """Return how many tokens went through the model; a prompt that is too long does not."""
+    if verdict.status is Status.INPUT_TOO_LONG:
+        return 0
+    return verdict.prompt_tokens + verdict.output_tokens
 
 
 def _ahead(items: Iterator[Item]) -> Generator[Item, None, None]:

@@ -43,9 +43,13 @@ class Options:
 
     def __post_init__(self) -> None:
         check_choice("decoding", self.decoding, get_args(Decoding))
+        check_mapping("truncate", self.truncate, '{"input": "tail"}')
         for part in self.truncate.values():
             check_choice("truncate", part, get_args(Part))
+        for name in ("explain", "think"):
+            check_type(name, getattr(self, name), bool)
         for name in ("explain_tokens", "think_tokens", "permute_labels"):
+            check_type(name, getattr(self, name), int)
             if getattr(self, name) < 1:
                 raise ConfigError(f"{getattr(self, name)} is not positive", field=name)
         if self.permute_labels > 1 and self.decoding == "guided":
@@ -62,14 +66,39 @@ class Options:
         Raises:
             ConfigError: one is unknown; and as above.
         """
+        if not isinstance(given, Mapping):
+            raise ConfigError(
+                f"{given!r} is no mapping",
+                field="options",
+                hint='give a dict, such as {"explain": True}',
+            )
         known = [each.name for each in fields(cls)]
         for name in given:
             if name not in known:
-                raise ConfigError("there is no such option", field=name, hint=closest(name, known))
+                hint = closest(str(name), known)
+                raise ConfigError("there is no such option", field=str(name), hint=hint)
         return cls(**given)
 
 
-def check_choice(name: str, value: str, known: Sequence[str]) -> None:
+def check_type(name: str, value: object, *kinds: type) -> None:
+    """Raise ConfigError unless the option `name` is of one of the types; True is no integer."""
+    if type(value) not in kinds and (isinstance(value, bool) or not isinstance(value, kinds)):
+        wanted = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+        raise ConfigError(f"{value!r} is not of the type {wanted}", field=name)
+
+
+def check_mapping(name: str, value: object, example: str) -> None:
+    """Raise ConfigError unless the option `name` is a mapping of text to text."""
+    if not isinstance(value, Mapping):
+        raise ConfigError(
+            f"{value!r} is no mapping", field=name, hint=f"give a dict, such as {example}"
+        )
+    for each in (*value, *value.values()):
+        if not isinstance(each, str):
+            raise ConfigError(f"{each!r} is not text", field=name, hint=f"it must be {example}")
+
+
+def check_choice(name: str, value: object, known: Sequence[str]) -> None:
     """Raise ConfigError unless the option `name` has one of the `known` values."""
     if value not in known:
         raise ConfigError(f"{value!r} is unknown", field=name, hint=closest(str(value), known))

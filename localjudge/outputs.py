@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localjudge.errors import RunError
-from localjudge.records import Verdict
+from localjudge.records import VERDICT_FIELDS, Verdict
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_LARGEST = 2**53  # up to there, every integer is a float too
 
 
 def write_jsonl(verdicts: Iterable[Verdict], path: str | PathLike[str]) -> None:
@@ -31,6 +34,23 @@ def write_jsonl(verdicts: Iterable[Verdict], path: str | PathLike[str]) -> None:
         RunError: the file cannot be written. Nothing is left under its name.
     """
     write_lines((verdict.to_json() for verdict in verdicts), path)
+
+
+def read_line(line: str) -> Verdict:
+    """Read a line of `write_jsonl`.
+
+    Raises:
+        ValueError: it is no such line, or holds what no other file of a run could hold: half of a
+            surrogate pair, or a number that is out of range.
+    """
+    verdict = Verdict.from_json(line)
+    if "\\ud" in line.lower():
+        verdict.to_json().encode()
+    numbers = [getattr(verdict, name) for name in VERDICT_FIELDS]
+    for number in (*numbers, *(verdict.probabilities or {}).values()):
+        if isinstance(number, int) and abs(number) > _LARGEST:
+            raise ValueError("a number is out of range")
+    return verdict
 
 
 def write_lines(lines: Iterable[str], path: str | PathLike[str]) -> None:

@@ -18,6 +18,8 @@ from localjudge.outputs import unreadable, unwritable
 
 _NAME = "progress.json"
 _ENDED = ("finished", "stopped")
+_STATES = ("loading", "judging", "writing", *_ENDED)
+_MOST = 1e15  # more than any count or any number of seconds that can be meant
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,8 @@ class Progress:
         failed: How many of those are not `ok`.
         seconds: Time since judging began.
         reused: Verdicts that were taken from the cache since this start.
-        tokens: Tokens of the prompts and of what was written for the judged ones.
+        tokens: Tokens of the prompts and of what was written for the judged ones; prompts that are
+            too long are not among them, for the model does not read them.
     """
 
     done: int
@@ -146,6 +149,7 @@ def read_status(folder: str | PathLike[str]) -> RunStatus:
         record = json.loads(path.read_text(encoding="utf-8"))
         state, error, updated = (record.pop(name) for name in ("state", "error", "updated"))
         progress = Progress(**record)
+        _check(state, error, {"updated": updated} | asdict(progress))
     except (FileNotFoundError, NotADirectoryError):
         raise RunError(
             "there is no run here, or none that has begun",
@@ -154,10 +158,23 @@ def read_status(folder: str | PathLike[str]) -> RunStatus:
         ) from None
     except OSError as problem:
         raise unreadable(path, problem) from problem
-    except (ValueError, TypeError, AttributeError, KeyError) as problem:
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as problem:
         raise RunError(
-            f"damaged: {problem}", path=path, hint="start the run again, and it is written anew"
+            f"damaged: {problem or type(problem).__name__}",
+            path=path,
+            hint="start the run again, and it is written anew; no verdict hangs on it",
         ) from None
     if at_work is None and state not in _ENDED:
         state = "stopped"  # it was killed: there was no time to say so
     return RunStatus(state, progress, updated, at_work if state not in _ENDED else None, error)
+
+
+def _check(state: Any, error: Any, numbers: dict[str, Any]) -> None:
+    if state not in _STATES:
+        raise ValueError(f"the state is {state!r}")
+    if error is not None and not isinstance(error, str):
+        raise ValueError("the error is no text")
+    for name, number in numbers.items():
+        kinds = (int, float) if name in ("updated", "seconds") else (int,)
+        if type(number) not in kinds or not 0 <= number < _MOST:
+            raise ValueError(f"{name} is {number!r}")

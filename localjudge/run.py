@@ -21,7 +21,7 @@ from localjudge.judge import Judge
 from localjudge.loop import Loop
 from localjudge.metrics import Metric
 from localjudge.models import find_model, fingerprint
-from localjudge.options import Options, check_choice
+from localjudge.options import Options, check_choice, check_mapping, check_type
 from localjudge.progress import Progress, ProgressFile
 from localjudge.runs import open_run
 from localjudge.store import RunStore, Tally
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import datasets
     import pandas as pd
 
+_ASIDE = ("name", "path", "description", "inputs")  # no verdict depends on these parts of a metric
 _PACKAGES = ("localjudge-llm", "torch", "transformers", "tokenizers", "outlines", "outlines_core")
 
 
@@ -125,6 +126,20 @@ def run_file(
         LocaljudgeError: the run was stopped for another reason; verdicts made before are kept.
     """
     check_choice("prompt_mode", prompt_mode, get_args(PromptMode))
+    check_mapping("mapping", mapping or {}, '{"input": "column"}')
+    check_type("settings", settings, Mapping, type(None))
+    for name, text in (("data_format", data_format), ("split", split), ("id_column", id_column)):
+        check_type(name, text, str, type(None))
+    for name, number in (("limit", limit), ("max_failures", max_failures)):
+        check_type(name, number, int, type(None))
+    check_type("retry_failed", retry_failed, bool)
+    check_type("engine", engine, str)
+    if isinstance(metrics, Metric) or not all(isinstance(metric, Metric) for metric in metrics):
+        raise ConfigError(
+            "this is no list of metrics",
+            field="metrics",
+            hint='give metrics, such as [find_metric("toxicity")]',
+        )
     if max_failures is not None and max_failures < 0:
         raise ConfigError(f"{max_failures} is negative", field="max_failures")
     asking = Options.of(options or {})
@@ -153,6 +168,7 @@ def run_file(
             "split": split,
             "id_column": table.id_column,
             "limit": limit,
+            "metrics": {metric.name: _parts(metric) for metric in metrics},
             "model": str(folder.path),
             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "python": platform.python_version(),
@@ -235,14 +251,23 @@ def _required(
     metrics: Sequence[Metric],
     columns: Mapping[str, Mapping[str, str]],
     mapping: Mapping[str, str],
-) -> dict[str, None]:
-    """Return the columns that the data must have: that of an optional input only if it is named."""
-    required: dict[str, None] = {}
+) -> dict[str, str]:
+    """Return the columns that the data must have, each with an input that reads it.
+
+    That of an optional input is one of them only if it is named.
+    """
+    required: dict[str, str] = {}
     for metric in metrics:
         for name, column in columns[metric.name].items():
             if name not in metric.optional or name in mapping:
-                required[column] = None
+                required.setdefault(column, name)
     return required
+
+
+def _parts(metric: Metric) -> dict[str, Any]:
+    """Return what a metric says, so that a later start can tell what became another."""
+    parts = {name: value for name, value in asdict(metric).items() if name not in _ASIDE}
+    return {name: value for name, value in parts.items() if value}
 
 
 def _version(name: str) -> str | None:

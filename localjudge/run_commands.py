@@ -27,7 +27,7 @@ def show(
 ) -> None:
     """Print the verdicts of a run with their probabilities and explanations.
 
-    A run that was stopped shows the verdicts that it has.
+    A run that was stopped, or is going on, shows the verdicts that it has.
     """
     from localjudge.runs import matching, open_run
     from localjudge.views import print_verdicts
@@ -84,17 +84,23 @@ def export(
 ) -> None:
     """Write the verdicts of a run as a table for other tools.
 
+    Of a run that was stopped, or is going on, those that there are; it then says so.
+
     In CSV, texts that a spreadsheet could take for a formula get a ' in front.
     """
     from localjudge.exports import export_run, join_run
 
     if join is None:
-        print(export_run(folder, out, wide=wide, format=format_))
+        print(export_run(folder, out, wide=wide, format=format_, on_note=_note))
         return
-    path, renamed = join_run(folder, join, out, format=format_)
+    path, renamed = join_run(folder, join, out, format=format_, on_note=_note)
     for name, now in renamed.items():
-        print(f"the data has a column {name}: the verdict's is called {now}", file=sys.stderr)
+        _note(f"the data has a column {name}: the verdict's is called {now}")
     print(path)
+
+
+def _note(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 @app.command()

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localjudge.errors import RunError
-from localjudge.outputs import unreadable, verdict_table
+from localjudge.errors import ConfigError, RunError
+from localjudge.outputs import read_line, unreadable, verdict_table
 from localjudge.records import Verdict
 from localjudge.settings import read_settings
-from localjudge.store import RunStore
+from localjudge.snapshot import snapshot
+from localjudge.store import verdicts_in
+from localjudge.toml_file import closest
 
 if TYPE_CHECKING:
     import datasets
     import pandas as pd
     import pyarrow as pa
+
+
+_LISTED = 30  # answers that an error names
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +46,48 @@ class Run:
     def verdicts(self) -> Iterator[Verdict]:
         """Yield the verdicts, in the order of the data, and of the metrics within a row.
 
-        Of a run that was stopped, those that it made. While it goes, its folder is its own.
+        Of a run that was stopped, or that is going on, those that it has made. Nothing in its
+        folder is touched.
 
         Raises:
-            RunLocked: the run is unfinished, and a process is at work on it.
-            RunError: a file is damaged or cannot be read.
+            RunLocked: the run is going on, and writes faster than can be read.
+            RunError: there is no verdict yet, or a file is damaged or cannot be read.
         """
-        if self.finished:
-            yield from read_verdicts(self.folder)
-            return
-        with RunStore.open(self.folder, self.settings) as store:
-            yield from store.verdicts()
+        metrics = self.metrics
+        with closing(read_verdicts(self.folder) if self.finished else self._made()) as made:
+            for verdict in made:
+                if verdict.metric not in metrics:
+                    raise RunError(
+                        f"damaged: it does not name the metric {verdict.metric!r}, which rows were "
+                        "judged by",
+                        path=self.folder / "run.json",
+                        hint="put the file back as it was; it belongs to the verdicts beside it",
+                    )
+                yield verdict
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the metrics, in their order."""
+        return tuple(self.settings["metrics"])
+
+    @property
+    def expected(self) -> int | None:
+        """Number of verdicts that there are when the run is finished; None if it is not known."""
+        data = self.settings.get("data")
+        rows = data.get("rows") if isinstance(data, dict) else None
+        return rows * len(self.metrics) if isinstance(rows, int) else None
+
+    def _made(self) -> Generator[Verdict, None, None]:
+        path = self.folder / "verdicts.db"
+        if not path.exists():
+            raise RunError(
+                "the run has no verdicts yet",
+                path=self.folder,
+                hint="start it, or wait for its first rows; `localjudge status` says how far it is",
+            )
+        places = {metric: place for place, metric in enumerate(self.metrics)}
+        with snapshot(path) as db:
+            yield from verdicts_in(db, path, lambda metric: places.get(metric, len(places)))
 
     def to_dataset(self) -> datasets.Dataset:
         """Return the verdicts as a dataset, with the columns of `verdicts.parquet`."""
@@ -80,11 +117,13 @@ def open_run(folder: str | PathLike[str]) -> Run:
     if not there:
         raise RunError("there is no run here", path=folder, hint="give the folder of a run")
     settings = read_settings(path)
-    if not isinstance(settings.get("metrics"), dict | list):
+    metrics = settings.get("metrics")
+    named = isinstance(metrics, dict | list) and all(isinstance(name, str) for name in metrics)
+    if not named or not metrics:
         raise RunError(
             "damaged: it names no metrics",
             path=path,
-            hint="restore the file, or choose a new folder",
+            hint="put the file back as it was; it says what the verdicts beside it are",
         )
     return Run(Path(folder), settings)
 
@@ -103,8 +142,16 @@ def matching(
         status: Their status.
         label: Their value, as text.
         below: A confidence that theirs is below; those without one are left out.
+
+    Raises:
+        ConfigError: when all were looked at: `label` is no answer of any of them.
     """
+    known: dict[str, None] = {}
     for verdict in verdicts:
+        if label is not None:
+            known |= dict.fromkeys(verdict.probabilities or {})
+            if verdict.value is not None:
+                known[str(verdict.value)] = None
         if status is not None and verdict.status != status:
             continue
         if label is not None and (verdict.value is None or str(verdict.value) != label):
@@ -112,9 +159,12 @@ def matching(
         if below is not None and (verdict.confidence is None or verdict.confidence >= below):
             continue
         yield verdict
+    if label is not None and label not in known:
+        listed = closest(label, list(known)[:_LISTED]) if known else "no row has an answer"
+        raise ConfigError("is no answer of this run: " + repr(label), field="label", hint=listed)
 
 
-def read_verdicts(folder: str | PathLike[str]) -> Iterator[Verdict]:
+def read_verdicts(folder: str | PathLike[str]) -> Generator[Verdict, None, None]:
     """Yield the verdicts of a finished run.
 
     Raises:
@@ -125,7 +175,7 @@ def read_verdicts(folder: str | PathLike[str]) -> Iterator[Verdict]:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 try:
-                    verdict = Verdict.from_json(line.decode())
+                    verdict = read_line(line.decode())
                 except ValueError as error:
                     raise RunError(
                         f"damaged: {error}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ from localjudge.errors import RunChanged, RunError
 from localjudge.outputs import replacing, unreadable
 
 _UNCOMPARED = ("info", "resolved")
+_READ_AS = ("split", "id_column", "limit")  # of `info`: how the data are read
+_Change = tuple[str, str, str]
 
 
 def keep_settings(path: Path, config: Mapping[str, Any], *, started: bool) -> None:
@@ -29,10 +31,12 @@ def keep_settings(path: Path, config: Mapping[str, Any], *, started: bool) -> No
         _write_config(path, config)
         return
     stored = read_settings(path)
-    _refuse_changes(
-        path,
-        *({k: v for k, v in each.items() if k not in _UNCOMPARED} for each in (stored, config)),
+    config = json.loads(json.dumps(config))
+    old, new = (
+        {k: v for k, v in each.items() if k not in _UNCOMPARED} for each in (stored, config)
     )
+    if old != new:
+        _refuse(path, _reasons(stored, config, changed_settings(old, new)))
 
 
 def keep_resolved(path: Path, resolved: Mapping[str, Any]) -> None:
@@ -41,7 +45,7 @@ def keep_resolved(path: Path, resolved: Mapping[str, Any]) -> None:
     if "resolved" not in stored:
         _write_config(path, stored | {"resolved": resolved})
     else:
-        _refuse_changes(path, stored["resolved"], resolved)
+        _refuse(path, changed_settings(stored["resolved"], json.loads(json.dumps(resolved))))
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -75,11 +79,46 @@ def _write_config(path: Path, config: Mapping[str, Any]) -> None:
         partial.write_text(text + "\n", encoding="utf-8")
 
 
-def _refuse_changes(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    changes = [
-        f"\n  {key}: {was} -> {now}"
-        for key, was, now in changed_settings(old, json.loads(json.dumps(new)))
-    ]
+def _reasons(
+    stored: Mapping[str, Any], config: Mapping[str, Any], changes: Iterable[_Change]
+) -> Iterator[_Change]:
+    """Yield, in place of a hash that is another, what made it another, as far as that is known."""
+    before, after = (
+        each["info"] if isinstance(each.get("info"), dict) else {} for each in (stored, config)
+    )
+    changes = list(changes)
+    options: list[_Change] = []
+    if any(key == "data.digest" for key, _, _ in changes):
+        for name in _READ_AS:
+            if name in before and before[name] != after.get(name):
+                values = json.dumps(before[name]), json.dumps(after.get(name))
+                options.append((f"{name} (--{name.replace('_', '-')})", *values))
+    yield from options
+    for key, was, now in changes:
+        if key in ("data.digest", "data.rows") and options:
+            continue  # the rows are others since they are read otherwise
+        if key.startswith("data.columns."):
+            yield f"{key} (--map)", was, now
+        elif key.startswith("metrics."):
+            yield from _parts(key, before, after) or [(key, was, now)]
+        else:
+            yield key, was, now
+
+
+def _parts(key: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[_Change]:
+    """Return what changed in a metric; nothing if one of the two is not known."""
+    named = [each.get("metrics") for each in (before, after)]
+    old, new = (
+        known.get(key.removeprefix("metrics.")) if isinstance(known, dict) else None
+        for known in named
+    )
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return []
+    return [(f"{key}.{part}", was, now) for part, was, now in changed_settings(old, new)]
+
+
+def _refuse(path: Path, changed: Iterable[_Change]) -> None:
+    changes = [f"\n  {key}: {was} -> {now}" for key, was, now in changed]
     if changes:
         raise RunChanged(
             f"the folder holds a run with other settings (old -> new):{''.join(changes)}",
@@ -88,9 +127,7 @@ def _refuse_changes(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) 
         )
 
 
-def changed_settings(
-    old: Mapping[str, Any], new: Mapping[str, Any]
-) -> Iterator[tuple[str, str, str]]:
+def changed_settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[_Change]:
     """Yield, of each setting that is not the same, the dotted key and both values, shortened."""
     before, after = dict(_flat(old)), dict(_flat(new))
     for key in before | after:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import asdict, dataclass
 from itertools import groupby
@@ -19,7 +19,7 @@ from typing import Any, Self
 from localjudge.database import as_run_errors
 from localjudge.errors import RunChanged, RunError
 from localjudge.lock import locked
-from localjudge.outputs import unreadable, write_lines, write_parquet
+from localjudge.outputs import read_line, unreadable, write_lines, write_parquet
 from localjudge.records import Status, Verdict
 from localjudge.settings import keep_resolved, keep_settings
 
@@ -228,27 +228,12 @@ class RunStore:
 
     def verdicts(self) -> Generator[Verdict, None, None]:
         """Yield all verdicts in the order of the data, and of the metrics within a row."""
-        with closing(self._lines()) as lines:
-            for line in lines:
-                yield self._read(line)
-
-    def _read(self, line: str) -> Verdict:
-        try:
-            return Verdict.from_json(line)
-        except ValueError as error:
-            raise RunError(
-                f"damaged: a verdict cannot be read: {error}",
-                path=self.folder / "verdicts.db",
-                hint="restore the file, or choose a new folder",
-            ) from None
+        yield from verdicts_in(self._db, self.folder / "verdicts.db", self.metrics.index)
 
     def _lines(self) -> Generator[str, None, None]:
         """Yield the JSON of all verdicts, as it was saved."""
-        query = "SELECT position, metric, verdict FROM verdicts ORDER BY position"
         with self._errors():
-            for _, records in groupby(self._db.execute(query), key=itemgetter(0)):
-                for _, _, verdict in sorted(records, key=lambda item: self.metrics.index(item[1])):
-                    yield verdict
+            yield from _lines(self._db, self.metrics.index)
 
     def tallies(self) -> tuple[Tally, ...]:
         """Return what the verdicts are, metric by metric. Those of a finished run are kept."""
@@ -265,8 +250,11 @@ class RunStore:
             found = self._db.execute(query).fetchone()
         if found is None:
             return None
-        tallies = tuple(Tally(**tally) for tally in json.loads(found[0]))
-        whole = sum(tally.rows for tally in tallies) == self._count()
+        try:
+            tallies = tuple(Tally(**tally) for tally in json.loads(found[0]))
+            whole = sum(tally.rows for tally in tallies) == self._count()
+        except (ValueError, TypeError, AttributeError):  # damaged: they are counted anew
+            return None
         return tallies if whole else None
 
     def _tally(self, metric: str) -> Tally:
@@ -319,6 +307,39 @@ class RunStore:
 
     def _errors(self) -> AbstractContextManager[None]:
         return as_run_errors(self.folder / "verdicts.db")
+
+
+def verdicts_in(
+    db: sqlite3.Connection, path: Path, place: Callable[[str], int]
+) -> Generator[Verdict, None, None]:
+    """Yield the verdicts of a database, in the order of the data.
+
+    Args:
+        db: The database.
+        path: What errors call it.
+        place: Returns the place of a metric within a row.
+
+    Raises:
+        RunError: it is damaged.
+    """
+    with as_run_errors(path), closing(_lines(db, place)) as lines:
+        for line in lines:
+            try:
+                verdict = read_line(line)
+            except (ValueError, TypeError) as error:
+                raise RunError(
+                    f"damaged: a verdict cannot be read: {error}",
+                    path=path,
+                    hint="restore the file, or choose a new folder",
+                ) from None
+            yield verdict
+
+
+def _lines(db: sqlite3.Connection, place: Callable[[str], int]) -> Generator[str, None, None]:
+    query = "SELECT position, metric, verdict FROM verdicts ORDER BY position"
+    for _, records in groupby(db.execute(query), key=itemgetter(0)):
+        for _, _, verdict in sorted(records, key=lambda item: place(item[1])):
+            yield verdict
 
 
 def _refuse_foreign(folder: Path) -> None:

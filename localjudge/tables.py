@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import shlex
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -123,7 +124,8 @@ def check_table(table: Table, required: Iterable[str] = ()) -> TableCheck:
 
     Args:
         table: The table.
-        required: Columns that at least one row must have, or paths into one.
+        required: Columns that at least one row must have, or paths into one; a mapping also says
+            which input of a metric each is for.
 
     Raises:
         DataError: a row cannot be read, there is none, two rows have one id, or a required column
@@ -143,7 +145,8 @@ def check_table(table: Table, required: Iterable[str] = ()) -> TableCheck:
     _check_unique(table, ids)
     missing = [name for name in required if not is_reachable(columns, name)]
     if missing:
-        raise _absent(missing, columns, table.source)
+        inputs = required if isinstance(required, Mapping) else {}
+        raise _absent(missing, columns, table.source, inputs)
     return TableCheck(len(marks), sha256.hexdigest(), marks)
 
 
@@ -169,9 +172,24 @@ def _encoded(table: Table) -> Iterator[tuple[Row, str]]:
     encoder = json.JSONEncoder(separators=(",", ":"), default=lambda value: type(value).__name__)
     for row in table:
         try:
-            yield row, encoder.encode([row.id, row.fields])
+            try:
+                text = encoder.encode([row.id, row.fields])
+            except (TypeError, ValueError):  # a key that is no text, a number of 5,000 digits
+                text = encoder.encode([row.id, _encodable(row.fields, encoder)])
         except RecursionError:
             raise DataError("is nested too deeply", path=table.source.name, line=row.line) from None
+        yield row, text
+
+
+def _encodable(fields: Mapping[str, Any], encoder: json.JSONEncoder) -> dict[str, Any]:
+    known: dict[str, Any] = {}
+    for name, value in fields.items():
+        known[name] = value
+        try:
+            encoder.encode(value)
+        except (TypeError, ValueError):
+            known[name] = type(value).__name__
+    return known
 
 
 def _changed(source: str, line: int | None) -> DataError:
@@ -206,13 +224,26 @@ def _check_unique(table: Table, hashes: array[int]) -> None:
         lines[row.id] = row.line
 
 
-def _absent(missing: Sequence[str], columns: Iterable[str], source: Source) -> DataError:
+def _absent(
+    missing: Sequence[str],
+    columns: Iterable[str],
+    source: Source,
+    inputs: Mapping[str, str] | None = None,
+) -> DataError:
     plain = {name.strip().casefold(): name for name in columns}
     hints = []
+    mapped = []
     for name in missing:
+        near = None
         for part in dict.fromkeys((name, str(steps(name)[0]))):
             for close in difflib.get_close_matches(part.strip().casefold(), plain, n=1):
+                near = plain[close] if part == name else None
                 hints.append(f"did you mean {plain[close]!r} for {part!r}?")
+        if inputs:
+            given = f"{inputs[name]}={near or 'COLUMN'}"
+            mapped.append(f"--map {shlex.quote(given)}")
+    if mapped:
+        hints.append(f"say which column it is: {' '.join(mapped)};")
     for name in source.left_out():
         if name in missing:
             hints.append(f"{name!r} holds bytes, which have no text form: turn it into text.")

@@ -46,7 +46,7 @@ def as_text(value: Any) -> str | None:
         DataError: a value of any other type, which has no one reading as text.
     """
     if isinstance(value, str):
-        return None if _is_blank(value) else value
+        return None if is_blank(value) else value
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, list | dict) and not value:
@@ -62,7 +62,8 @@ def as_text(value: Any) -> str | None:
         ) from None
 
 
-def _is_blank(text: str) -> bool:
+def is_blank(text: str) -> bool:
+    """Say whether a text has no visible character."""
     # Characters that steer the text, such as the zero-width space, are not seen either.
     return all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in text)
 

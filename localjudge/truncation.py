@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal
 
+from localjudge.templates import is_blank
+
 Part = Literal["head", "tail", "middle"]
 
 MARK = "[...]"
 """What stands in the text where something was cut out."""
 
+_FIRST = 256  # characters that are tried first
 _NEAR = 64  # characters; hardly a written character is made of more code points
 
 
@@ -18,7 +21,9 @@ def shortened(
 ) -> Mapping[str, str] | None:
     """Cut as little as possible out of texts until they fit; None if no cut is enough.
 
-    Of several inputs that may be cut, each keeps the same share of its characters.
+    Of several inputs that may be cut, the longest are cut first, to one length. A cut that would
+    leave only blanks of an input is no cut: there would be nothing to judge. The time it takes
+    grows with what fits, not with what there is.
 
     Args:
         texts: The text of each input; together they are too long.
@@ -29,18 +34,24 @@ def shortened(
     longest = max((len(texts[name]) for name in parts), default=0)
 
     def keeping(kept: int) -> Mapping[str, str]:
-        """Return the texts so that of the longest about `kept` characters are left."""
-        return {**texts} | {
-            name: without(part, texts[name], len(texts[name]) * kept // longest)
-            for name, part in parts.items()
-        }
+        """Return the texts with at most about `kept` characters of each that may be cut."""
+        return {**texts} | {name: without(part, texts[name], kept) for name, part in parts.items()}
 
-    # More characters mean more tokens, or all but: a search by halves, its result tried.
-    low, high = 0, longest
+    # More characters mean more tokens, or all but: a search by halves, its result tried. It begins
+    # with few characters, for each try encodes what is kept.
+    low, high = 0, min(_FIRST, longest)
+    while high < longest and fits(keeping(high)):
+        low, high = high, min(2 * high, longest)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(keeping(middle)) else (low, middle)
-    return keeping(low) if low else None
+    cut = keeping(low)
+    blank = any(cut[name] != texts[name] and is_blank(_left(cut[name])) for name in parts)
+    return cut if low and not blank else None
+
+
+def _left(cut: str) -> str:
+    return cut.replace(MARK, "", 1)
 
 
 def without(part: Part, text: str, kept: int) -> str:

@@ -242,3 +242,87 @@ def test_a_cache_that_may_not_be_written_is_named(tmp_path):
         pytest.skip("this user may write anywhere")
     with pytest.raises(RunError, match="cannot be used"):
         VerdictCache.open(folder)
+
+
+TAMPERED = [
+    {"value": "perfect", "label": "perfect", "confidence": None, "probabilities": None},
+    {"value": 1},
+    {"value": None},
+    {"label": "bad"},
+    {"label": None},
+    {"score": 1.0},
+    {"status": "engine_error"},
+    {"probabilities": {"good": 0.5, "bad": 0.5}},
+    {"probabilities": {"bad": 0.5, "good": 0.5}},
+    {"probabilities": {"good": 1.0}},
+    {"probabilities": {"good": 2.0, "bad": -1.0}, "confidence": 2.0},
+    {"probabilities": {"good": 0.7, "bad": 0.7}, "confidence": 0.7},
+    {"probabilities": None},
+]
+
+
+@pytest.mark.parametrize("change", TAMPERED)
+def test_a_verdict_that_the_metric_cannot_give_is_not_taken(tmp_path, toy, change):
+    file = rows(tmp_path / "a.jsonl", (1, "text one"))
+    judged(tmp_path, file, "one", model=toy, metrics=[TONE])
+    path = tmp_path / "cache" / "verdicts-cache.db"
+    with closing(sqlite3.connect(path)) as db, db:
+        [(text,)] = db.execute("SELECT verdict FROM kept")
+        kept = json.loads(text)
+        assert (kept["value"], kept["score"]) == ("good", None)
+        assert kept["confidence"] != 0.5
+        db.execute("UPDATE kept SET verdict = ?", (json.dumps(kept | change),))
+    with pytest.raises(RunError, match="damaged") as caught:
+        judged(tmp_path, file, "two", model=toy, metrics=[TONE])
+    assert caught.value.path == str(path)
+    assert "delete the file" in caught.value.hint
+    path.unlink()
+    assert judged(tmp_path, file, "two", model=toy, metrics=[TONE])[0].judged == 1
+
+
+def summary(prompt):
+    """Go on from where the answer's fixed beginning ends."""
+    return ' asked for help."'
+
+
+@pytest.mark.parametrize("name", ["pairwise", "topic", "llm_summarization", "toxicity"])
+def test_what_a_metric_of_any_kind_gave_is_taken_again(tmp_path, toy, name):
+    columns = {"input": "q", "output": "a b c", "output_a": "x", "output_b": "y"}
+    row = columns | {"choices": ["pets", "tea"], "id": "1"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n")
+    metric = find_metric(name)
+    judge = scripted(lambda prompt, size: [0.3] * size, summary)
+    settings = {"model": toy, "metrics": [metric], "open_judge": judge}
+    first, _ = judged(tmp_path, tmp_path / "a.jsonl", "one", **settings)
+    if first.failed:
+        pytest.fail((first.folder / "verdicts.jsonl").read_text())
+    second, _ = judged(tmp_path, tmp_path / "a.jsonl", "two", **settings)
+    assert (second.reused, second.judged) == (1, 0)
+
+
+def test_a_written_text_that_breaks_its_limits_is_not_taken(tmp_path, toy):
+    row = {"input": "q", "output": "a", "id": "1"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n")
+    judge = scripted(write=summary)
+    settings = {"model": toy, "metrics": [find_metric("llm_summarization")], "open_judge": judge}
+    judged(tmp_path, tmp_path / "a.jsonl", "one", **settings)
+    with closing(sqlite3.connect(tmp_path / "cache" / "verdicts-cache.db")) as db, db:
+        db.execute("UPDATE kept SET verdict = replace(verdict, 'for help.', 'so it goes on')")
+    with pytest.raises(RunError, match="damaged"):
+        judged(tmp_path, tmp_path / "a.jsonl", "two", **settings)
+
+
+def find_all(folder):
+    with VerdictCache.open(folder) as cache:
+        cache.find([bytes([n]) for n in range(200)])
+
+
+def test_a_damaged_cache_may_just_be_deleted(tmp_path):
+    path = tmp_path / "verdicts-cache.db"
+    with VerdictCache.open(tmp_path) as cache:
+        cache.add([(bytes([n]), OK) for n in range(200)])
+    for content in (b"no database" * 1000, path.read_bytes()[:4096] + b"x" * 8192):
+        path.write_bytes(content)
+        with pytest.raises(RunError, match="damaged") as caught:
+            find_all(tmp_path)
+        assert "delete the file" in caught.value.hint

@@ -73,3 +73,10 @@ def test_rows_that_wait_are_checked_whole(run, tmp_path, monkeypatch):
 def test_a_damaged_run_has_no_say(run, tmp_path, content):
     (tmp_path / "run" / "run.json").write_text(content)
     assert check_data(open_table(run), ["output"], tmp_path / "run").rows == 10
+
+
+def test_a_default_column_that_is_not_there_brings_up_the_mapping(tmp_path, toy):
+    (tmp_path / "rows.csv").write_text("id,outputs\n1,x\n")
+    with pytest.raises(DataError, match="no such column: 'output'") as caught:
+        start(tmp_path, tmp_path / "rows.csv", TONE, model=toy, open_judge=never)
+    assert "--map text=outputs" in caught.value.hint

@@ -1,6 +1,10 @@
 import csv
 import json
+import sqlite3
+from contextlib import closing
+from decimal import Decimal
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -137,7 +141,7 @@ def test_what_cannot_be_exported_is_told(folder, tmp_path):
     with pytest.raises(ConfigError, match=r"'\.xlsx'") as caught:
         export_run(folder, tmp_path / "a.xlsx")
     assert ".parquet" in caught.value.hint
-    with pytest.raises(RunError, match="no finished verdicts"):
+    with pytest.raises(RunError, match="there is no run here"):
         export_run(tmp_path / "nowhere")
     with pytest.raises(RunError, match="cannot be written"):
         export_run(folder, tmp_path / "nowhere" / "a.csv")
@@ -255,11 +259,108 @@ def test_data_that_are_not_those_of_the_run_are_refused(judged, tmp_path):
     assert not (tmp_path / "joined.csv").exists()
 
 
-def test_an_unfinished_run_is_not_joined(judged):
+def stopped(tmp_path, toy, rows, at):
+    """A run over `rows` that stops behind the verdicts of the first `at`."""
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    folder = run_rows(tmp_path, toy, file)
+    for name in ("verdicts.jsonl", "verdicts.parquet"):
+        (folder / name).unlink()
+    with closing(sqlite3.connect(folder / "verdicts.db")) as db, db:
+        db.execute("DELETE FROM verdicts WHERE position >= ?", (at,))
+    return folder, file
+
+
+@pytest.mark.parametrize("format", ["jsonl", "csv", "parquet"])
+def test_of_an_unfinished_run_what_is_there_is_exported_and_said(tmp_path, toy, format):
+    folder, file = stopped(tmp_path, toy, ROWS, 1)
+    notes = []
+    for wide in (False, True):
+        path = tmp_path / f"out.{format}"
+        export_run(folder, path, wide=wide, on_note=notes.append)
+        assert len(read_any(path)) == 1
+    joined, _ = join_run(folder, file, format=format, on_note=notes.append)
+    statuses = [row["tone_status"] for row in read_any(joined)]
+    assert statuses == ["ok", "" if format == "csv" else None, "" if format == "csv" else None]
+    assert notes == ["the run is unfinished: 1 of 3 verdicts are there"] * 3
+
+
+def read_any(path):
+    if path.suffix == ".csv":
+        return read_csv(path)
+    if path.suffix == ".parquet":
+        return pq.read_table(path).to_pylist()
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_rows_without_ids_of_an_unfinished_run_keep_their_numbers(tmp_path, toy):
+    folder, file = stopped(tmp_path, toy, [{"text": "a"}, {"text": "b"}], 1)
+    assert [row["id"] for row in read_csv(join_run(folder, file)[0])] == ["1", "2"]
+
+
+def test_a_finished_run_is_exported_without_a_note(folder):
+    export_run(folder, on_note=lambda _: pytest.fail("a note"))
+
+
+ODD_COLUMNS = {
+    "date": pa.array([10**8, 1], pa.date32()),
+    "moment": pa.array([2**62, 1], pa.timestamp("us")),
+    "zone": pa.array([1, 2], pa.timestamp("us", "Foo/Bar")),
+    "span": pa.array([10**18, 1], pa.duration("s")),
+    "decimal": pa.array([Decimal("1.50"), None], pa.decimal128(10, 2)),
+    "category": pa.array(["x", "y"]).dictionary_encode(),
+    "list": pa.array([[10**17], [1]], pa.list_(pa.timestamp("ms"))),
+    "map": pa.array([[("a", 10**17)], []], pa.map_(pa.string(), pa.timestamp("ms"))),
+    "struct": pa.array([{"a": 10**17}, {"a": None}], pa.struct([("a", pa.timestamp("ms"))])),
+    "twice": pa.StructArray.from_arrays([pa.array([1, 2]), pa.array([3, 4])], names=["k", "k"]),
+    "large": pa.array([2**64 - 1, 1], pa.uint64()),
+    "bytes": pa.array([b"x", b"y"]),
+}
+CARRIED = {
+    "zone": ["1", "2"],
+    "span": ["1000000000000000000", "0:00:01"],
+    "decimal": ["1.50", None],
+    "category": ["x", "y"],
+    "twice": [[["k", 1], ["k", 3]], [["k", 2], ["k", 4]]],
+    "large": [2**64 - 1, 1],
+    "bytes": [None, None],
+}
+
+
+@pytest.mark.parametrize("name", ODD_COLUMNS)
+def test_a_column_that_python_cannot_hold_is_carried_over(tmp_path, toy, name):
+    file = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"text": ["a", "b"], name: ODD_COLUMNS[name]}), file)
+    folder = run_rows(tmp_path, toy, file)
+    for format in ("csv", "jsonl", "parquet"):
+        rows = read_any(join_run(folder, file, format=format)[0])
+        assert [row["tone_status"] for row in rows] == ["ok", "ok"]
+        assert name == "bytes" or all(name in row for row in rows)
+        if format == "jsonl":
+            values = [row.get(name) for row in rows]
+            assert values == CARRIED.get(name, values)
+            shown = json.dumps(values[0])
+            assert name in CARRIED or str(2**62) in shown or "out of range" in shown
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"info": None},
+        {"data": []},
+        {"info": {"limit": "3"}},
+        {"info": {"data_format": 5}},
+        {"info": {"id_column": ["a"]}},
+        {"info": {"split": {}}},
+    ],
+)
+def test_a_run_whose_settings_do_not_say_what_it_read_is_not_joined(judged, change):
     folder, file = judged
-    (folder / "verdicts.jsonl").unlink()
-    with pytest.raises(RunError, match="no finished verdicts"):
+    settings = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(settings | change))
+    with pytest.raises(RunError, match="damaged") as caught:
         join_run(folder, file)
+    assert caught.value.path == str(folder / "run.json")
 
 
 @pytest.mark.parametrize("name", ["verdicts.db", "lock"])
@@ -285,3 +386,26 @@ def test_a_run_with_fewer_verdicts_than_rows_is_not_joined(judged, tmp_path):
     (folder / "verdicts.jsonl").write_text("".join(whole[:-2]), encoding="utf-8")
     with pytest.raises(RunError, match="damaged"):
         join_run(folder, file, tmp_path / "joined.csv")
+
+
+def test_empty_and_late_values_are_the_same_in_every_format(tmp_path, toy):
+    file = tmp_path / "rows.jsonl"
+    file.write_text(
+        '{"id": 1, "text": "a", "meta": {}, "none": null, "list": []}\n'
+        '{"id": 2, "text": "b", "meta": {"lang": "de"}, "extra": 7}\n'
+    )
+    folder = run_rows(tmp_path, toy, file)
+    lines, table, cells = (
+        read_any(join_run(folder, file, format=format)[0]) for format in ("jsonl", "parquet", "csv")
+    )
+    assert [row["meta"] for row in lines] == [{}, {"lang": "de"}]
+    assert ["extra" in row for row in lines] == [False, True]
+    assert [row["meta"] for row in table] == ["{}", '{"lang": "de"}']
+    assert [(row["extra"], row["list"], row["none"]) for row in table] == [
+        (None, "[]", None),
+        (7, None, None),
+    ]
+    assert [(row["meta"], row["extra"], row["list"]) for row in cells] == [
+        ("{}", "", "[]"),
+        ('{"lang": "de"}', "7", ""),
+    ]

@@ -94,3 +94,10 @@ def test_labels_that_are_no_answers_are_counted_and_refused(write):
     with pytest.raises(DataError, match=r"'Yes' \(2\), '\?' \(1\)") as caught:
         read_human(write(*rows)).placed(("yes", "no"), {})
     assert "--map-label 'Yes'='yes'" in caught.value.hint
+
+
+def test_words_for_nothing_are_labels_in_a_table(write):
+    table = write("id,label", "1,None", "2,N/A", "3,null", "4,nan", "5,", "6,yes", name="human.csv")
+    human = read_human(table)
+    labels = {"1": ["None"], "2": ["N/A"], "3": ["null"], "4": ["nan"], "6": ["yes"]}
+    assert (labels_of(human), human.unlabelled) == (labels, 1)

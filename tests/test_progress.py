@@ -92,11 +92,12 @@ def test_a_run_that_was_killed_is_told_from_one_that_goes(tmp_path, toy):
         try:
             assert process.stdout.readline() == b"there\n"
             going = read_status(out)
-            with pytest.raises(RunError, match=f"process {process.pid} ") as caught:
-                list(open_run(out).verdicts())
-            assert "localjudge status" in caught.value.hint
+            before = sorted(path.name for path in out.iterdir())
+            made = [verdict.id for verdict in open_run(out).verdicts()]
+            assert sorted(path.name for path in out.iterdir()) == before
         finally:
             process.send_signal(signal.SIGKILL)
+    assert made == ["r0", "r1", "r2", "r3"]
     assert going.state == "judging"
     assert f"process {process.pid} on" in (going.holder or "")
     assert (going.progress.done, going.progress.total) == (4, 10)
@@ -114,7 +115,32 @@ def test_where_nothing_runs_nothing_is_told(tmp_path):
         assert caught.value.path == str(folder)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"state": "judging"}', "\x00"])
+GOOD = {
+    **{"state": "judging", "error": None, "updated": 1.0, "done": 1, "total": 2, "judged": 1},
+    **{"failed": 0, "seconds": 0.5, "reused": 0, "tokens": 3},
+}
+
+
+def test_what_the_damaged_files_are_changed_from_is_read(tmp_path):
+    (tmp_path / "progress.json").write_text(json.dumps(GOOD))
+    assert read_status(tmp_path).progress.tokens == 3
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "[]", "{}", '{"state": "judging"}', "\x00", "[" * 100_000, "5"),
+        json.dumps(GOOD)[:-5],
+        *(json.dumps({k: v for k, v in GOOD.items() if k != name}) for name in GOOD
+          if name not in ("reused", "tokens")),
+        *(json.dumps(GOOD | {name: odd}) for name in GOOD for odd in ("x", [], {}, -1, True)
+          if (name, odd) != ("error", "x")),
+        *(json.dumps(GOOD | {name: float("nan")}) for name in ("updated", "seconds", "done")),
+        json.dumps(GOOD | {"done": None}),
+        json.dumps(GOOD | {"done": 0.5}),
+        json.dumps(GOOD | {"more": 1}),
+    ],
+)  # fmt: skip
 def test_a_damaged_file_is_named(tmp_path, content):
     (tmp_path / "progress.json").write_text(content)
     with pytest.raises(RunError, match="damaged") as caught:
@@ -139,3 +165,13 @@ def test_what_is_written_is_plain_json(tmp_path, toy):
         *("seconds", "reused", "tokens"),
     }
     assert not (tmp_path / "run" / "progress.json.partial").exists()
+
+
+def test_prompts_that_the_model_does_not_read_add_no_tokens(tmp_path, toy):
+    file = tmp_path / "rows.jsonl"
+    rows = [{"id": "a", "output": "short"}, {"id": "b", "output": "long " * 40_000}]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    start(tmp_path, file, TONE, model=toy, open_judge=scripted(context_length=4000))
+    [short, long] = open_run(tmp_path / "run").verdicts()
+    assert long.status is Status.INPUT_TOO_LONG
+    assert read_status(tmp_path / "run").progress.tokens == short.prompt_tokens

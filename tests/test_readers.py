@@ -298,6 +298,13 @@ def test_parquet_values_become_plain_values(tmp_path):
     assert second == dict.fromkeys(columns) | {"category": "y"}
 
 
+def test_a_parquet_time_keeps_its_nanoseconds(tmp_path):
+    times = pa.array([1, 1_000, 60 * 10**9, None], pa.time64("ns"))
+    path = in_parquet(tmp_path / "rows.parquet", times, names=["a"])
+    texts = ["00:00:00.000000001", "00:00:00.000001", "00:01:00", None]
+    assert [row["a"] for row in records(path)] == texts
+
+
 def test_a_parquet_uuid_is_text(tmp_path):
     value = UUID("12345678-1234-5678-1234-567812345678")
     storage = pa.array([value.bytes], pa.binary(16))

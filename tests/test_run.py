@@ -275,7 +275,7 @@ def changed_limit(file, toy):
         (changed_metric, "metrics.tone"),
         (changed_data, "data.digest"),
         (changed_decoding, "options.decoding"),
-        (changed_limit, "data.rows"),
+        (changed_limit, r"limit \(--limit\)"),
     ],
 )
 def test_a_run_with_other_settings_is_refused_by_name(tmp_path, toy, change, says):

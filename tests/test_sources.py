@@ -13,6 +13,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import datasets
@@ -31,8 +32,10 @@ from localjudge.judge import Judge
 from localjudge.metrics import classifier
 from localjudge.readers import lines, open_source
 from localjudge.run import run_file
+from localjudge.runs import open_run
 from localjudge.tables import check_table, open_table
 from localjudge.templates import as_text
+from tests.test_run import scripted
 
 Rows = list[dict[str, Any]]
 
@@ -304,7 +307,7 @@ def test_faults_inside_an_archive_are_named_by_its_own_lines(tmp_path, packed):
     assert (error.line, "offset 16 of what was compressed" in error.problem) == (2, True)
 
 
-@pytest.mark.parametrize("name", ["rows.parquet.gz", "rows.gz", "rows.xlsx.gz", "gz", "rows", ""])
+@pytest.mark.parametrize("name", ["rows.gz", "rows.xlsx.gz", "gz", "rows", ""])
 def test_an_ending_that_is_not_known_is_refused(tmp_path, name):
     (tmp_path / "empty").mkdir()
     path = tmp_path / (name or ".jsonl")
@@ -337,7 +340,7 @@ def test_a_format_can_be_said_where_the_name_does_not(tmp_path):
     assert records(tmp_path / "rows", data_format=".JSONL.zst") == [{"a": 1}]
 
 
-@pytest.mark.parametrize("data_format", ["xlsx", "", "csv.bz2", "parquet.gz", "gz", "csv.gz.gz"])
+@pytest.mark.parametrize("data_format", ["xlsx", "", "csv.bz2", "gz", "csv.gz.gz"])
 def test_a_format_that_is_not_known_is_an_error_of_the_option(tmp_path, data_format):
     (tmp_path / "rows.csv").write_text("a\nx\n")
     for data in (tmp_path / "rows.csv", "-"):
@@ -352,7 +355,7 @@ def test_options_without_a_meaning_are_refused(tmp_path):
     for data, options, field in [
         (tmp_path / "rows.csv", {"split": "train"}, "split"),
         ("-", {"split": "train"}, "split"),
-        (tmp_path, {"data_format": "csv"}, "data_format"),
+        (saved(tmp_path / "saved", train=[{"a": "x"}]), {"data_format": "csv"}, "data_format"),
         (frame, {"data_format": "csv"}, "data_format"),
         (frame, {"split": "train"}, "split"),
         (Dataset.from_pandas(frame), {"split": "train"}, "split"),
@@ -624,7 +627,7 @@ def test_a_frame_whose_columns_have_no_names_of_their_own_is_refused(names):
 
 
 def test_what_holds_no_rows_is_refused():
-    for data in ([{"a": 1}], iter([]), 7, None):
+    for data in (7, None, b"rows", {"a": [1]}):
         with pytest.raises(DataError, match="cannot be read from"):
             open_source(data)
 
@@ -708,3 +711,215 @@ def test_the_command_reads_standard_input_before_it_looks_for_a_model(tmp_path):
     done = subprocess.run(command, input=b"output\nx,y\n", capture_output=True)
     assert done.returncode == 1
     assert b"standard input:2: 2 cells" in done.stderr
+
+
+# Rows in memory that are odd
+
+DEEP: list[Any] = []
+DEEP.append(DEEP)
+
+
+class Odd:
+    """Has no text, no truth and no equality."""
+
+    def __str__(self):
+        raise RuntimeError("no text")
+
+    __repr__ = __bool__ = __eq__ = __str__
+    __hash__ = None
+
+
+ODD = {
+    "set": {1},
+    "object": Odd(),
+    "bytes": b"x",
+    "key": {(1, 2): 3},
+    "bytes key": {b"a": 1},
+    "digits": 10**5000,
+    "complex": 1j,
+    "period": pd.Period("2024-01"),
+    "interval": pd.Interval(0, 1),
+    "generator": (x for x in [1]),
+    "inner": {"a": [Odd()]},
+    "array": np.array([Odd()], dtype=object),
+    "series": pd.Series([1]),
+    "zone": pd.Timestamp("2024-01-01").tz,
+    "long": np.longdouble(1),
+}
+HAS_TEXT = ("zone",)
+
+
+def frame_with(column: str, cell: Any) -> pd.DataFrame:
+    frame = pd.DataFrame({"id": ["a", "b"], "text": ["x", "y"]})
+    cells = pd.Series([None, "z"], dtype=object)
+    cells.iat[0] = cell
+    frame[column] = cells
+    return frame
+
+
+def run_tone(data: Any, out: Path, toy: Path) -> list[str]:
+    tone = classifier("tone", {"good": "a", "bad": "b"}, inputs=["text"], user="{text}")
+    result = run_file([tone], data, model=toy, out=out, open_judge=scripted())
+    return [verdict.status for verdict in open_run(result.folder).verdicts()]
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("kind", ["frame", "dicts"])
+def test_an_odd_cell_costs_the_row_that_needs_it_and_nothing_else(tmp_path, toy, name, kind):
+    def data(column: str) -> Any:
+        frame = frame_with(column, ODD[name])
+        return frame if kind == "frame" else [dict(row) for _, row in frame.iterrows()]
+
+    assert run_tone(data("odd"), tmp_path / "odd", toy) == ["ok", "ok"]
+    run_tone(data("text"), tmp_path / "text", toy)
+    [first, second] = open_run(tmp_path / "text").verdicts()
+    assert (first.status, second.status) == ("missing_input", "ok")
+    assert name in HAS_TEXT or "text: a value of type" in first.error
+
+
+def test_a_cell_that_holds_itself_is_named(tmp_path, toy):
+    for data in (frame_with("odd", DEEP), [{"text": "x", "odd": DEEP}]):
+        with pytest.raises(DataError, match="holds itself") as caught:
+            run_tone(data, tmp_path / "run", toy)
+        assert (caught.value.line, caught.value.field) == (1, "odd")
+
+
+def arrow_column(values: pa.Array) -> pd.Series:
+    return pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([values])))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        arrow_column(pa.array([10**8, 1], pa.date32())),
+        arrow_column(pa.array([2**62, 1], pa.timestamp("us"))),
+        arrow_column(pa.array([10**18, 1], pa.duration("s"))),
+        arrow_column(pa.array([[2**62], [1]], pa.list_(pa.timestamp("us")))),
+    ],
+)
+def test_a_column_of_arrow_in_a_frame_is_read_as_in_parquet(tmp_path, column, toy):
+    frame = pd.DataFrame({"id": ["a", "b"], "text": ["x", "y"], "odd": column})
+    pq.write_table(pa.table({"odd": pa.array(column)}), tmp_path / "rows.parquet")
+    wanted = [row["odd"] for row in records(tmp_path / "rows.parquet")]
+    assert [row["odd"] for row in records(frame)][1] == wanted[1]
+    assert run_tone(frame, tmp_path / "run", toy) == ["ok", "ok"]
+    frame["text"] = column
+    assert run_tone(frame, tmp_path / "text", toy) == ["missing_input", "ok"]
+
+
+def test_a_moment_of_numpy_is_no_number():
+    moments = np.array(["2024-02-29T12:30", "NaT"], dtype="datetime64[ns]")
+    cells = [moments[0], moments[1], moments, np.timedelta64(90, "s"), np.array(moments[0])]
+    [row] = records([{str(place): cell for place, cell in enumerate(cells)}])
+    text = "2024-02-29T12:30:00"
+    assert list(row.values()) == [text, None, [text, None], "0 days 00:01:30", text]
+
+
+def test_rows_may_be_a_list_of_dicts_or_anything_that_yields_them(tmp_path, toy):
+    rows = [{"id": 7, "text": "a"}, {"id": 8, "text": "b", "more": np.int64(1)}]
+    for data in (rows, tuple(rows), iter(rows), (dict(row) for row in rows)):
+        assert records(data) == rows
+    assert run_tone(iter(rows), tmp_path / "run", toy) == ["ok", "ok"]
+    assert run_tone(rows, tmp_path / "run", toy) == ["ok", "ok"]  # the same run, gone on with
+    (tmp_path / "rows.jsonl").write_bytes(in_jsonl([{"id": 7, "text": "a"}]))
+    assert check_table(open_table(rows[:1])).digest == (
+        check_table(open_table(tmp_path / "rows.jsonl")).digest
+    )
+
+
+@pytest.mark.parametrize("rows", [["a"], [{"a": 1}, 5], [{"a": 1}, None], [{1: "a"}]])
+def test_a_row_in_a_list_that_is_none_is_named_by_its_number(rows):
+    with pytest.raises(DataError) as caught:
+        open_source(rows)
+    assert caught.value.line == len(rows)
+    with pytest.raises(DataError, match="has no rows"):
+        open_table([])
+    with pytest.raises(ConfigError):
+        open_source([{"a": 1}], split="train")
+
+
+# Several formats in a folder
+
+
+@pytest.mark.parametrize(
+    ("names", "kinds"),
+    [
+        (["a.csv", "c.jsonl"], ["csv (a.csv)", "jsonl (c.jsonl)"]),
+        (["a.csv", "b.csv.gz", "c.jsonl"], ["csv (a.csv)", "jsonl (c.jsonl)"]),
+        (["train.csv", "test.jsonl"], ["csv (train.csv)", "jsonl (test.jsonl)"]),
+        (["d/train.csv", "d/more.jsonl"], ["csv (d/train.csv)", "jsonl (d/more.jsonl)"]),
+        (["x.parquet", "a.jsonl", "b.txt"], ["jsonl (a.jsonl)", "parquet (x.parquet)"]),
+    ],
+)
+def test_a_folder_of_several_formats_is_refused_until_one_is_named(tmp_path, names, kinds):
+    for name in names:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        content = b"a\nx\n" if ".csv" in name else b'{"a": "x"}'
+        if name.endswith(".parquet"):
+            pq.write_table(pa.table({"a": ["x"]}), path)
+        else:
+            path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    with pytest.raises(ConfigError, match="several formats") as caught:
+        open_source(tmp_path)
+    assert all(kind in caught.value.problem for kind in kinds)
+    assert "--data-format" in caught.value.hint
+    for kind in (kind.split()[0] for kind in kinds):
+        rows = records(tmp_path, data_format=kind)
+        assert rows == [{"a": "x"}] * sum(name.split(".")[1] == kind for name in names)
+    with pytest.raises(ConfigError, match="has no tsv files") as caught:
+        open_source(tmp_path, data_format="tsv")
+    assert caught.value.field == "data_format"
+
+
+def test_files_that_are_no_rows_and_a_readme_that_says_which_are_do_no_harm(tmp_path):
+    (tmp_path / "rows.csv").write_text("a\nx\n")
+    (tmp_path / ".hidden.jsonl").write_text("{}")
+    (tmp_path / "notes.txt").write_text("text")
+    assert records(tmp_path) == [{"a": "x"}]
+    (tmp_path / "other.jsonl").write_text('{"a": "y"}')
+    readme = "---\nconfigs:\n- config_name: default\n  data_files: other.jsonl\n---\n"
+    (tmp_path / "README.md").write_text(readme)
+    assert records(tmp_path) == [{"a": "y"}]
+
+
+# Formats that are likely
+
+
+@pytest.mark.parametrize(
+    ("content", "likely"),
+    [
+        (b"id,answer\n1,x\n", "csv"),
+        (b"\xef\xbb\xbfid,answer\r\n1,x\r\n", "csv"),
+        (b"answer\nx\n", "csv"),
+        (b'"id","answer"\n', "csv"),
+        (b"id\tanswer\n1\tx\n", "tsv"),
+        (b'\n [{"a": 1}]', "json"),
+        (b"PAR1....", "parquet"),
+        (gzip.compress(b"id\n"), "jsonl.gz"),
+        (zstd(b"id\n"), "jsonl.zst"),
+    ],
+)
+def test_standard_input_that_is_no_json_lines_gets_a_hint(monkeypatch, content, likely):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
+    with pytest.raises(DataError) as caught:
+        open_table("-")
+    assert f"--data-format {likely}" in caught.value.hint
+
+
+def test_a_broken_line_of_json_on_standard_input_is_named_as_one(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b'{"a": 1\n')))
+    with pytest.raises(DataError, match="not a JSON object") as caught:
+        open_table("-")
+    assert caught.value.line == 1
+
+
+def test_an_archived_parquet_file_is_refused_with_what_to_do(tmp_path):
+    (tmp_path / "rows.parquet.gz").write_bytes(gzip.compress(b"PAR1"))
+    with pytest.raises(DataError, match="archive") as caught:
+        open_source(tmp_path / "rows.parquet.gz")
+    assert "unpack it" in caught.value.hint
+    (tmp_path / "rows").write_bytes(b"")
+    with pytest.raises(ConfigError, match="archive") as caught:
+        open_source(tmp_path / "rows", data_format="parquet.zst")
+    assert (caught.value.field, "unpack it" in caught.value.hint) == ("data_format", True)

@@ -12,7 +12,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import product
 from pathlib import Path
 from threading import Timer
@@ -194,6 +194,28 @@ def test_tallies_that_do_not_fit_the_verdicts_are_counted_anew(tmp_path):
         store._db.commit()
     with RunStore.open(tmp_path, CONFIG) as store:
         assert store.tallies()[0].rows == 1
+
+
+@pytest.mark.parametrize("kept", [None, 5, "x", "[5]", "[{}]", '[{"metric": "tone"}]'])
+def test_tallies_that_are_damaged_are_counted_anew(tmp_path, kept):
+    with RunStore.open(tmp_path, CONFIG) as store:
+        store.save([judged(place, metric) for place in (0, 1) for metric in CONFIG["metrics"]])
+        store.finish()
+    with closing(sqlite3.connect(tmp_path / "verdicts.db")) as db, db:
+        db.executescript("DROP TABLE summary; CREATE TABLE summary (tallies TEXT);")
+        db.execute("INSERT INTO summary VALUES (?)", (kept,))
+    with RunStore.open(tmp_path, CONFIG) as store:
+        assert [tally.rows for tally in store.tallies()] == [2, 2]
+
+
+def test_a_database_whose_own_words_are_damaged_is_named(tmp_path):
+    with RunStore.open(tmp_path, CONFIG) as store:
+        store.save([judged(0, "tone")])
+    path = tmp_path / "verdicts.db"
+    path.write_bytes(path.read_bytes().replace(b"tableverdicts", b"tableverd\xfccts"))
+    with pytest.raises(RunError, match="damaged") as caught, RunStore.open(tmp_path, CONFIG):
+        pass
+    assert caught.value.path == str(path)
 
 
 def test_texts_are_not_counted_one_by_one(tmp_path):
@@ -430,6 +452,14 @@ def test_a_new_verdict_makes_the_outputs_out_of_date(tmp_path):
         (lambda line: line.replace(b'"ok"', b'"great"'), "'great' is not a valid Status"),
         (lambda line: line.replace(b'"good"', b'"\xff"'), "can't decode byte 0xff"),
         (lambda line: b"[]", "not list"),
+        (lambda line: line + line, "Extra data"),
+        (lambda line: line.replace(b'"good"', rb'"\uD800"'), "surrogates not allowed"),
+        (
+            lambda line: line.replace(b'"output_tokens": ', b'"output_tokens": 9' + b"0" * 20),
+            "range",
+        ),
+        (lambda line: line.replace(b'"score": null', b'"score": 1' + b"0" * 30), "range"),
+        (lambda line: line[:-20], "Expecting"),
         (lambda line: b"", "Expecting value"),
         (lambda line: b'{"id":' + b"[" * 100_000, "nested too deeply"),
     ],

@@ -262,3 +262,14 @@ def test_a_required_path_needs_a_column_at_its_root(tmp_path):
     with pytest.raises(DataError) as caught:
         check_table(table, ["attribute.output.value"])
     assert "did you mean 'attributes' for 'attribute'?" in caught.value.hint
+
+
+def test_a_missing_column_of_an_input_is_named_with_the_mapping_that_mends_it(tmp_path):
+    (tmp_path / "rows.csv").write_text("id,Answer Text,ques\n1,x,y\n")
+    with pytest.raises(DataError) as caught:
+        check_table(
+            open_table(tmp_path / "rows.csv"),
+            {"answer text": "answer", "colour": "shade", "ques": "question"},
+        )
+    assert "--map 'answer=Answer Text' --map shade=COLUMN" in caught.value.hint
+    assert "'id', 'Answer Text', 'ques'" in caught.value.hint

@@ -65,11 +65,11 @@ def test_no_more_is_cut_than_is_needed(lengths, limit):
 
     assume(not fits(texts))
     cut = shortened(texts, cuts, fits)
-    if cut is None:  # not even one character of the longest, and its share of the others
+    if cut is None:  # not even one character of each
         assert limit < len(lengths)
         return
     assert fits(cut)
-    # With each character of the longest, each of the others may grow by one too.
+    # With each character of one, each of the others may grow by one too.
     kept = sum(len(text.removesuffix(MARK)) for text in cut.values())
     assert limit - len(lengths) < kept <= limit
 
@@ -123,7 +123,7 @@ def test_equal_prompts_are_still_asked_once_and_pairs_are_cut_alike():
     metric = find_metric(PAIR)
     [first, second] = metric.pair.inputs
     row = {column: "Short." for column in metric.columns().values()}
-    row |= {metric.columns()[first]: LONG, metric.columns()[second]: LONG + " Really."}
+    row |= {metric.columns()[first]: LONG, metric.columns()[second]: "Really. " + LONG}
     (one, two), seen = judged(
         [row, row], metric, context_length=8000, truncate={first: "tail", second: "tail"}
     )
@@ -200,3 +200,54 @@ def test_rows_that_are_cut_to_the_same_text_keep_their_own_facts():
     )
     assert "input_truncated" in both[0].metadata
     assert both[1].metadata == {}
+
+
+@pytest.mark.parametrize("blank", [" ", "\n", "\t \u3000", "\u200b", "\0"])
+@pytest.mark.parametrize("part", ["head", "tail", "middle"])
+def test_a_cut_that_leaves_only_blanks_is_refused_and_not_judged(part, blank):
+    padding = blank * 40_000
+    text = {"head": "word " + padding, "tail": padding + " word"}.get(
+        part, padding + " word " + padding
+    )
+    [verdict], seen = judged([{"question": "Is it?", "context": text}], truncate={"context": part})
+    assert (verdict.status, seen) == (Status.INPUT_TOO_LONG, [])
+    assert "the limit is" in verdict.error
+
+
+def test_a_short_input_stays_whole_beside_a_long_one():
+    cuts = {"question": "tail", "context": "tail"}
+    [verdict], [prompt] = judged([{"question": "Is it?", "context": LONG * 3}], truncate=cuts)
+    assert verdict.status is Status.OK
+    assert "> Is it?" in prompt
+
+
+@given(
+    st.text(st.sampled_from("ab \n"), max_size=60),
+    st.text(st.sampled_from("ab \n"), max_size=60),
+    st.integers(0, 60),
+    st.sampled_from(["head", "tail", "middle"]),
+)
+def test_what_is_left_of_a_cut_input_can_be_read(one, two, limit, part):
+    texts = {"one": one, "two": two}
+
+    def fits(texts):
+        return sum(len(text.replace(MARK, "")) for text in texts.values()) <= limit
+
+    assume(not fits(texts))
+    cut = shortened(texts, dict.fromkeys(texts, part), fits)
+    for name, text in (cut or {}).items():
+        assert text == texts[name] or text.replace(MARK, "").strip()
+
+
+def test_what_is_tried_grows_with_what_fits_and_not_with_the_text():
+    tried = []
+    text = "x" * 2_000_000
+
+    def fits(texts):
+        tried.append(len(texts["a"]))
+        return len(texts["a"]) <= 1000
+
+    cut = shortened({"a": text}, {"a": "tail"}, fits)
+    assert cut is not None
+    assert len(cut["a"]) == 1000
+    assert sum(tried) < 20_000

@@ -14,7 +14,7 @@ from uuid import UUID
 from localjudge.errors import DataError
 
 if TYPE_CHECKING:
-    from pyarrow import DataType, RecordBatch, Schema, Table
+    from pyarrow import Array, ChunkedArray, DataType, RecordBatch, Schema, Table
 
 BATCH_ROWS = 64  # few, for a row may hold a long text
 
@@ -40,7 +40,7 @@ def read_batches(
     """
     row = 0
     for batch in batches:
-        columns = [_values(batch, name, source, row + 1) for name in names]
+        columns = [column_values(batch.column(name), name, source, row + 1) for name in names]
         for values in zip(*columns, strict=True):
             row += 1
             yield row, dict(zip(names, values, strict=True))
@@ -103,9 +103,41 @@ def _has_bytes(kind: DataType) -> bool:
     )
 
 
-def _values(batch: RecordBatch | Table, name: str, source: str, row: int) -> list[Any]:
-    """Return the values of a column; `row` is the number of the first."""
-    column = batch.column(name)
+def carried(value: Any) -> Any:
+    """Return a value as JSON can hold it, also one that `read_batches` leaves as Arrow has it.
+
+    Within lists and structs, only what Python cannot hold becomes Arrow's own text for it. A struct
+    that names a key twice becomes a list of keys and values.
+
+    Raises:
+        TypeError: it is of a type that is neither JSON's nor Arrow's.
+    """
+    import pyarrow as pa
+
+    if value is None or isinstance(value, str | int | float | list | dict):
+        return value
+    if not isinstance(value, pa.Scalar):
+        raise TypeError(f"a value of type {type(value).__name__} has no form in JSON")
+    if not value.is_valid:
+        return None
+    if isinstance(value, pa.StructScalar):
+        items = [(key, carried(item)) for key, item in value.items()]
+        return dict(items) if len(dict(items)) == len(items) else [list(item) for item in items]
+    if isinstance(value, pa.DictionaryScalar):
+        return carried(value.value)
+    if isinstance(value, pa.ListScalar):  # a map too: its items are structs of key and value
+        return [carried(item) for item in value.values]
+    known = plain(_value(value))
+    if not isinstance(known, pa.Scalar):
+        return carried(known)
+    try:
+        return value.cast(pa.string()).as_py()
+    except pa.ArrowException:  # a time in a zone that nobody knows
+        return str(value.value)
+
+
+def column_values(column: Array | ChunkedArray, name: str, source: str, row: int) -> list[Any]:
+    """Return the values of a column, as `read_batches` does; `row` is the number of the first."""
     try:
         try:
             values = column.to_pylist()
@@ -113,6 +145,12 @@ def _values(batch: RecordBatch | Table, name: str, source: str, row: int) -> lis
             raise
         except (ValueError, OverflowError):
             values = [_value(scalar) for scalar in column]
+        if str(column.type) == "time64[ns]":  # Python's times end at the microsecond
+            texts = column.cast("string").to_pylist()
+            values = [
+                value if text is None or text.endswith("000") else text
+                for text, value in zip(texts, values, strict=True)
+            ]
         if _has_json(column.type):
             values = [_decoded(value, column.type) for value in values]
     except ValueError as error:

@@ -1,18 +1,28 @@
-"""Rows that are in memory already: a dataset of Hugging Face, or a data frame of pandas."""
+"""Rows in memory: a dataset of Hugging Face, a data frame of pandas, or a list of dicts."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from localjudge.errors import ConfigError, DataError
-from localjudge.readers.arrow import BATCH_ROWS, byte_columns, plain, read_batches, text_columns
+from localjudge.readers.arrow import (
+    BATCH_ROWS,
+    byte_columns,
+    column_values,
+    plain,
+    read_batches,
+    text_columns,
+)
 from localjudge.readers.source import Record, Source
 
 if TYPE_CHECKING:
     from datasets import Dataset
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
+
+_FRAME = "the data frame"
+_LIST = "the list of rows"
 
 
 def memory_source(data: object, split: str | None = None) -> Source | None:
@@ -40,8 +50,37 @@ def memory_source(data: object, split: str | None = None) -> Source | None:
     if pandas is not None and isinstance(data, pandas.DataFrame):
         _refuse_split(split)
         _check_names(data)
-        return Source("the data frame", lambda: _read_frame(data))
+        return Source(_FRAME, lambda: _read_frame(data))
     return None
+
+
+def list_source(data: object, split: str | None = None) -> Source | None:
+    """Return the rows of what yields dicts of column to value; None if `data` is no such thing.
+
+    Raises:
+        ConfigError: a split is asked for.
+        DataError: something else than a dict is among them, or a column's name is not text.
+    """
+    if not isinstance(data, Iterable) or isinstance(data, str | bytes | Mapping):
+        return None
+    _refuse_split(split)
+    rows = list(data)
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, Mapping):
+            raise DataError(
+                f"is of type {type(row).__name__}, not a dict of column to value",
+                path=_LIST,
+                line=number,
+            )
+        for name in row:
+            if not isinstance(name, str):
+                raise DataError(f"a column is named {name!r}", path=_LIST, line=number)
+
+    def records() -> Iterator[Record]:
+        for number, row in enumerate(rows, 1):
+            yield number, {name: _cell(row[name], _LIST, number, name) for name in row}
+
+    return Source(_LIST, records)
 
 
 def as_rows(rows: Iterable[Any]) -> Iterable[Any]:
@@ -89,26 +128,63 @@ def _check_names(frame: DataFrame) -> None:
         if not isinstance(name, str):
             raise DataError(
                 f"a column is named {name!r}, which is not text",
-                path="the data frame",
+                path=_FRAME,
                 hint="name the columns: frame.columns = [...]",
             )
         if names.count(name) > 1:
-            raise DataError("two columns have this name", path="the data frame", field=name)
+            raise DataError("two columns have this name", path=_FRAME, field=name)
 
 
 def _read_frame(frame: DataFrame) -> Iterator[Record]:
     names = list(frame.columns)
-    for row, values in enumerate(frame.itertuples(index=False, name=None), 1):
-        yield row, {name: _python(value) for name, value in zip(names, values, strict=True)}
+    for start in range(0, len(frame), BATCH_ROWS):
+        batch = frame.iloc[start : start + BATCH_ROWS]
+        columns = [_cells(batch[name], start + 1) for name in names]
+        for row, values in enumerate(zip(*columns, strict=True), start + 1):
+            yield row, dict(zip(names, values, strict=True))
+
+
+def _cells(column: Series, start: int) -> Iterator[Any]:
+    """Yield the values of a column; `start` is the number of the first row."""
+    import pandas
+
+    if isinstance(column.dtype, pandas.ArrowDtype):
+        # As Parquet is read: pandas fails at a date that Python cannot hold.
+        arrow = column.array.__arrow_array__()
+        yield from column_values(arrow, str(column.name), _FRAME, start)
+        return
+    for row, value in enumerate(column, start):
+        yield _cell(value, _FRAME, row, str(column.name))
+
+
+def _cell(value: Any, source: str, row: int, column: str) -> Any:
+    try:
+        return _python(value)
+    except RecursionError:
+        raise DataError(
+            "is nested too deeply, or holds itself",
+            path=source,
+            line=row,
+            field=column,
+            hint="leave the column out, or turn it into text",
+        ) from None
 
 
 def _python(value: Any) -> Any:
     """Return a value of numpy or pandas as Python's own, as `plain` takes it."""
+    if value is None or type(value) in (str, int, bool):
+        return value
     import numpy
     import pandas
 
     if value is pandas.NA or value is pandas.NaT:
         return None
+    if isinstance(value, numpy.datetime64):  # numpy would make a number of it
+        return _python(pandas.Timestamp(value))
+    if isinstance(value, numpy.timedelta64):
+        return _python(pandas.Timedelta(value))
+    if isinstance(value, numpy.ndarray) and value.dtype.kind in "mM":
+        return _python([*value] if value.ndim else value[()])
     if isinstance(value, numpy.generic | numpy.ndarray):
         value = value.tolist()
     if isinstance(value, list | tuple):
