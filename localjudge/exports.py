@@ -10,11 +10,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from localjudge.errors import ConfigError, DataError, RunError
+from localjudge.errors import ConfigError, RunError
 from localjudge.outputs import replacing, write_jsonl, write_parquet
 from localjudge.records import VERDICT_FIELDS, Row, Verdict
-from localjudge.runs import open_run, read_verdicts
-from localjudge.tables import Table, check_table, checked_rows, open_table
+from localjudge.runs import judged_table, open_run, read_verdicts
+from localjudge.tables import Table, checked_rows
 
 Record = dict[str, Any]
 Columns = Mapping[str, str]  # each column's name and type: one of _ARROW
@@ -100,23 +100,10 @@ def join_run(
     """
     path, format = _target(Path(folder), path, "joined", format)
     wide, verdicts = _widened(_begun(read_verdicts(folder)))
-    run = open_run(folder)
-    judged, info = run.settings.get("data"), run.settings.get("info")
-    if not isinstance(judged, dict) or not isinstance(info, dict):
-        raise RunError("damaged: run.json does not say what data it judged", path=run.folder)
-    read_as = ("data_format", "split", "id_column", "limit")
-    table = open_table(data, **{name: info.get(name) for name in read_as})
+    table, check = judged_table(open_run(folder), data)
     if table.source.path is not None and table.source.path.resolve() == path.resolve():
         raise ConfigError(
             "is the data themselves", path=path, field="out", hint="choose another name"
-        )
-    check = check_table(table)
-    if check.digest != judged.get("digest"):
-        raise DataError(
-            f"is not what this run judged: it has {check.rows} rows, and the run's "
-            f"{judged.get('rows')} had other ids or texts",
-            path=table.source.name,
-            hint=f"give the file as it was: {info.get('data')}",
         )
     own = _types(table)
     names = {name: _free(name, own) for name in wide}
@@ -152,11 +139,20 @@ def _target(
             field="format",
             hint="leave out --format, or choose another name",
         )
+    refuse_own(folder, path)
+    return path, chosen
+
+
+def refuse_own(folder: Path, path: Path) -> None:
+    """Make sure that what is written to `path` replaces none of the files of the run in `folder`.
+
+    Raises:
+        ConfigError: it would.
+    """
     if path.resolve() in [(folder / name).resolve() for name in _OWN_FILES]:
         raise ConfigError(
             "is one of the run's own files", path=path, field="out", hint="choose another name"
         )
-    return path, chosen
 
 
 def _begun(verdicts: Iterator[Verdict]) -> Iterator[Verdict]:

@@ -8,11 +8,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localjudge.errors import RunError
+from localjudge.errors import DataError, RunError
 from localjudge.outputs import unreadable, verdict_table
 from localjudge.records import Verdict
 from localjudge.settings import read_settings
 from localjudge.store import RunStore
+from localjudge.tables import Table, TableCheck, check_table, open_table
 
 if TYPE_CHECKING:
     import datasets
@@ -87,6 +88,29 @@ def open_run(folder: str | PathLike[str]) -> Run:
             hint="restore the file, or choose a new folder",
         )
     return Run(Path(folder), settings)
+
+
+def judged_table(run: Run, data: str | PathLike[str]) -> tuple[Table, TableCheck]:
+    """Open the data that a run judged, read as the run read them, and make sure that they are.
+
+    Raises:
+        ConfigError, DataError: the data cannot be read, or are not those of the run.
+        RunError: `run.json` does not say what data it judged.
+    """
+    judged, info = run.settings.get("data"), run.settings.get("info")
+    if not isinstance(judged, dict) or not isinstance(info, dict):
+        raise RunError("damaged: run.json does not say what data it judged", path=run.folder)
+    read_as = ("data_format", "split", "id_column", "limit")
+    table = open_table(data, **{name: info.get(name) for name in read_as})
+    check = check_table(table)
+    if check.digest != judged.get("digest"):
+        raise DataError(
+            f"is not what this run judged: it has {check.rows} rows, and the run's "
+            f"{judged.get('rows')} had other ids or texts",
+            path=table.source.name,
+            hint=f"give the file as it was: {info.get('data')}",
+        )
+    return table, check
 
 
 def matching(
