@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from localjudge.disagreements import Beside, Bin
+from localjudge.findings import number
 from localjudge.statistics.figures import Figure
 
 _WIDTH, _LEFT, _RIGHT = 360.0, 44.0, 10.0
@@ -34,9 +35,9 @@ class Axis:
     end: float
     ticks: tuple[float, ...]
 
-    def at(self, number: float) -> float:
+    def at(self, value: float) -> float:
         """Return where a number stands; what is beyond an end stands on it."""
-        held = min(max(number, self.low), self.high)
+        held = min(max(value, self.low), self.high)
         share = (held - self.low) / (self.high - self.low)
         return round(self.start + share * (self.end - self.start), 1)
 
@@ -50,7 +51,7 @@ class Mark:
         y: Its place from the top.
         low: Where its interval begins, along the axis of the figure; None if it has none.
         high: Where its interval ends.
-        radius: How large it is.
+        radius: How large it is; 0 if it is not to be drawn.
         text: What it says.
     """
 
@@ -150,20 +151,20 @@ def intervals(figures: Mapping[str, Figure]) -> Chart:
     """
     row, top = 40.0, 8.0
     height = top + row * len(figures) + 34
-    low = min([0.0, *(each.low for each in figures.values() if each.low is not None)])
-    low = min([low, *(each.value for each in figures.values() if each.value is not None)])
-    start = -1.0 if low < -0.5 else -0.5 if low < 0 else 0.0
+    lowest = [end for each in figures.values() for end in (each.low, each.value) if end is not None]
+    start = -1.0 if min(lowest, default=0.0) < -0.5 else -0.5
     ticks = tuple(start + 0.5 * step for step in range(int((1 - start) / 0.5) + 1))
     x = Axis(start, 1, 14, _WIDTH - 14, ticks)
     marks = []
-    for place, (name, figure) in enumerate(figures.items()):
+    for place, figure in enumerate(figures.values()):
         y = top + row * place + 26
         if figure.value is None:
+            marks.append(Mark(x.at(0), y, None, None, 0.0, "not defined"))
             continue
         between = [None if end is None else x.at(end) for end in (figure.low, figure.high)]
-        text = f"{name}: {figure.value:.2f}"
-        if figure.low is not None:
-            text += f" ({figure.low:.2f} to {figure.high:.2f})"
+        text = number(figure.value)
+        if figure.low is not None and figure.high is not None:
+            text += f" ({number(figure.low)} to {number(figure.high)})"
         marks.append(Mark(x.at(figure.value), y, *between, 5.0, text))
     return Chart(height, x, marks=tuple(marks), names=tuple(figures))
 
@@ -198,10 +199,10 @@ def grades(rows: Iterable[Beside], labels: Sequence[str]) -> Chart:
             y.at(grade),
             None,
             None,
-            _radius(number, most),
-            f"people {human:g}, judge about {grade:g}: {number:,} rows",
+            _radius(rows_there, most),
+            f"people {human:g}, judge about {grade:g}: {rows_there:,} rows",
         )
-        for (human, grade), number in sorted(cells.items())
+        for (human, grade), rows_there in sorted(cells.items())
     ]
     means = [
         Mark(
@@ -227,4 +228,4 @@ def judged_grade(row: Beside) -> float | None:
 
 def _radius(rows: int, most: int) -> float:
     """Return the radius at which areas are in proportion, but for a least size that is seen."""
-    return round(max(2.5, _WIDEST * sqrt(rows / most)), 1)
+    return round(max(3.0, _WIDEST * sqrt(rows / most)), 1)

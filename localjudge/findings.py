@@ -15,7 +15,8 @@ RULES = (
     "The measure is Cohen's kappa; for a scale it is weighted by the square of the steps. Every "
     "interval is a 95% bootstrap interval.",
     "If the interval of kappa includes 0, or lies below it, the judge counts as no better than "
-    "chance on these rows. That is no proof that it is: more labelled rows may show otherwise.",
+    "chance on these rows. That is no proof that it is: more labelled rows may show otherwise. A "
+    "judge that gives every row the same answer, where people do not, counts as no better either.",
     "If the interval lies above 0, it counts as better than chance. Where rows have several "
     "raters, each rater in turn is compared with the consensus of the others, and so is the judge: "
     "if the judge's kappa lies below the interval of the raters' kappa, it is below people.",
@@ -59,7 +60,14 @@ def ends(figure: Figure) -> str:
     """Return the interval of a figure as text, which must have one."""
     if figure.low is None or figure.high is None:
         raise ValueError("the figure has no interval")
-    return f"95% interval {number(figure.low)} to {number(figure.high)}"
+    # An end next to 0 is written so that its side of 0 is seen.
+    near = [end for end in (figure.low, figure.high) if 0 < abs(end) < 0.005]
+    digits = 2 if not near else 3 if min(map(abs, near)) >= 0.0005 else 5
+    return f"95% interval {number(figure.low, digits)} to {number(figure.high, digits)}"
+
+
+def _ends_percent(figure: Figure) -> str:
+    return f"95% interval {percent(figure.low or 0.0)} to {percent(figure.high or 0.0)}"
 
 
 def percent(share: float) -> str:
@@ -81,6 +89,8 @@ def use(agreement: Agreement | None) -> Use:
             "are right. Let people label a few hundred of the rows, and compare.",
         )
     kappa = agreement.figures[headline(agreement)]
+    if kappa.value is not None and (constant := _constant(agreement)):
+        return Use("no better than chance", f"No: {constant[0][0].lower()}{constant[0][1:]}")
     if kappa.value is None:
         return Use("not known", f"It cannot be told whether it agrees with people: {kappa.reason}.")
     if kappa.low is None or kappa.high is None:
@@ -213,7 +223,7 @@ def _constant(agreement: Agreement) -> list[str]:
     if max(columns) < sum(columns):
         return []
     label = agreement.labels[columns.index(max(columns))]
-    return [f"It gives every row the same answer: {_named(label)}."]
+    return [f"It gives every labelled row the same answer, {_named(label)}, whatever the row says."]
 
 
 def _majority(agreement: Agreement) -> list[str]:
@@ -290,9 +300,9 @@ def _confidence(agreement: Agreement, bins: Sequence[Bin]) -> list[str]:
     mean = sum(each.rows * (each.confidence or 0.0) for each in bins) / rows
     said = f"its confidence is {percent(mean)} on average, its accuracy {percent(accuracy.value)}"
     if mean > accuracy.high:
-        return [f"It is too sure of itself: {said} ({ends(accuracy)})."]
+        return [f"It is too sure of itself: {said} ({_ends_percent(accuracy)})."]
     if mean < accuracy.low:
-        return [f"It is less sure than it might be: {said} ({ends(accuracy)})."]
+        return [f"It is less sure than it might be: {said} ({_ends_percent(accuracy)})."]
     return []
 
 

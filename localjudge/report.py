@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -190,7 +191,7 @@ def _settings(
             digests.append((name, value))
         elif value not in (None, {}, []):
             text = _name(value) if name in ("info.data", "info.model") else value
-            plain.append((name, str(text)))
+            plain.append((name, text if isinstance(text, str) else json.dumps(text)))
     return tuple(plain), tuple(digests)
 
 
