@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from math import sqrt
 
 from localjudge.disagreements import Beside, Bin
-from localjudge.findings import number
+from localjudge.findings import ends, number
 from localjudge.statistics.figures import Figure
 
 _WIDTH, _LEFT, _RIGHT = 360.0, 44.0, 10.0
-_TOP, _BOTTOM = 10.0, 40.0
+_TOP, _BOTTOM = 16.0, 40.0
 _PER_STEP = 4  # heights of the bubbles within one step of a scale
 _WIDEST = 9.0  # radius of the largest bubble
 
@@ -53,6 +53,7 @@ class Mark:
         high: Where its interval ends.
         radius: How large it is; 0 if it is not to be drawn.
         text: What it says.
+        note: What is written above its interval.
     """
 
     x: float
@@ -61,6 +62,7 @@ class Mark:
     high: float | None
     radius: float
     text: str
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,7 @@ def reliability(bins: Sequence[Bin]) -> Chart:
                 *map(y.at, each.interval),
                 _radius(each.rows, most),
                 text,
+                f"{each.rows:,}",
             )
         )
     return Chart(height, x, y, tuple(marks))
@@ -164,7 +167,7 @@ def intervals(figures: Mapping[str, Figure]) -> Chart:
         between = [None if end is None else x.at(end) for end in (figure.low, figure.high)]
         text = number(figure.value)
         if figure.low is not None and figure.high is not None:
-            text += f" ({number(figure.low)} to {number(figure.high)})"
+            text += f" ({ends(figure)})"
         marks.append(Mark(x.at(figure.value), y, *between, 5.0, text))
     return Chart(height, x, marks=tuple(marks), names=tuple(figures))
 

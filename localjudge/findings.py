@@ -61,12 +61,16 @@ def ends(figure: Figure) -> str:
     if figure.low is None or figure.high is None:
         raise ValueError("the figure has no interval")
     # An end next to 0 is written so that its side of 0 is seen.
-    near = [end for end in (figure.low, figure.high) if 0 < abs(end) < 0.005]
-    digits = 2 if not near else 3 if min(map(abs, near)) >= 0.0005 else 5
-    return f"95% interval {number(figure.low, digits)} to {number(figure.high, digits)}"
+    near = [abs(end) for end in (figure.low, figure.high) if 0 < abs(end) < 0.005]
+    digits = 2 if not near else 3 if min(near) >= 0.0005 else 5
+    return f"{number(figure.low, digits)} to {number(figure.high, digits)}"
 
 
-def _ends_percent(figure: Figure) -> str:
+def _interval(figure: Figure) -> str:
+    return f"95% interval {ends(figure)}"
+
+
+def _percents(figure: Figure) -> str:
     return f"95% interval {percent(figure.low or 0.0)} to {percent(figure.high or 0.0)}"
 
 
@@ -96,7 +100,7 @@ def use(agreement: Agreement | None) -> Use:
     if kappa.low is None or kappa.high is None:
         return _without_interval(agreement, kappa.value, kappa.reason)
     kind = "quadratically weighted kappa" if agreement.scale else "kappa"
-    said = f"{kind} {number(kappa.value)}, {ends(kappa)}, {_answered(agreement)} rows"
+    said = f"{kind} {number(kappa.value)}, {_interval(kappa)}, {_answered(agreement)} rows"
     if kappa.high < 0:
         return Use(
             "no better than chance",
@@ -153,8 +157,8 @@ def _better(agreement: Agreement, said: str) -> Use:
         )
     both = (
         f"against the same raters, a single person has kappa {number(others.value)} "
-        f"({ends(others)}), the judge {number(judge.value)}"
-        + ("" if judge.low is None else f" ({ends(judge)})")
+        f"({_interval(others)}), the judge {number(judge.value)}"
+        + ("" if judge.low is None else f" ({_interval(judge)})")
     )
     if others.low <= 0:
         return Use(
@@ -300,9 +304,9 @@ def _confidence(agreement: Agreement, bins: Sequence[Bin]) -> list[str]:
     mean = sum(each.rows * (each.confidence or 0.0) for each in bins) / rows
     said = f"its confidence is {percent(mean)} on average, its accuracy {percent(accuracy.value)}"
     if mean > accuracy.high:
-        return [f"It is too sure of itself: {said} ({_ends_percent(accuracy)})."]
+        return [f"It is too sure of itself: {said} ({_percents(accuracy)})."]
     if mean < accuracy.low:
-        return [f"It is less sure than it might be: {said} ({_ends_percent(accuracy)})."]
+        return [f"It is less sure than it might be: {said} ({_percents(accuracy)})."]
     return []
 
 
@@ -310,7 +314,7 @@ def _ranking(agreement: Agreement) -> list[str]:
     auroc = agreement.figures.get("auroc")
     if auroc is None or auroc.value is None or auroc.low is None or auroc.high is None:
         return []
-    said = f"AUROC {number(auroc.value)}, {ends(auroc)}"
+    said = f"AUROC {number(auroc.value)}, {_interval(auroc)}"
     kappa = agreement.figures[headline(agreement)]
     if auroc.high < 0.5:
         return [f"Its probabilities rank the rows the wrong way round ({said})."]

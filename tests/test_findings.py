@@ -124,7 +124,7 @@ def test_the_ranking_is_told_from_the_answers(auroc, said):
 def test_numbers_have_a_true_minus_and_ends_keep_their_side_of_0():
     assert number(-0.25) == f"{MINUS}0.25"
     assert number(-0.001) == "0.00"
-    assert ends(figure(-0.1, -0.23, -0.003)) == f"95% interval {MINUS}0.230 to {MINUS}0.003"
+    assert ends(figure(-0.1, -0.23, -0.003)) == f"{MINUS}0.230 to {MINUS}0.003"
 
 
 def test_wilson_is_as_published():

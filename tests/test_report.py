@@ -295,7 +295,7 @@ def test_the_surest_disagreements_come_first_with_texts_and_explanation(run, peo
     page = report(folder, human, data=data)
     places = [page.text.index(f"text of {row}") for row in "120"]
     assert places == sorted(places)
-    assert "why 1" in page.text and "right 0.90" in page.text
+    assert "why 1" in page.text and "right: 0.90" in page.text
     assert "private" not in page.text
     without = report(folder, human)
     assert "text of 1" not in without.text
