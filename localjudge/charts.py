@@ -137,7 +137,8 @@ def reliability(bins: Sequence[Bin]) -> Chart:
             Mark(
                 x.at(each.confidence),
                 y.at(each.accuracy),
-                *map(y.at, each.interval),
+                y.at(each.interval[0]),
+                y.at(each.interval[1]),
                 _radius(each.rows, most),
                 text,
                 f"{each.rows:,}",
@@ -164,11 +165,10 @@ def intervals(figures: Mapping[str, Figure]) -> Chart:
         if figure.value is None:
             marks.append(Mark(x.at(0), y, None, None, 0.0, "not defined"))
             continue
-        between = [None if end is None else x.at(end) for end in (figure.low, figure.high)]
-        text = number(figure.value)
+        low, high, text = None, None, number(figure.value)
         if figure.low is not None and figure.high is not None:
-            text += f" ({ends(figure)})"
-        marks.append(Mark(x.at(figure.value), y, *between, 5.0, text))
+            low, high, text = x.at(figure.low), x.at(figure.high), f"{text} ({ends(figure)})"
+        marks.append(Mark(x.at(figure.value), y, low, high, 5.0, text))
     return Chart(height, x, marks=tuple(marks), names=tuple(figures))
 
 

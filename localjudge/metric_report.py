@@ -202,7 +202,7 @@ class MetricReport:
     @property
     def use(self) -> Use:
         """Whether the figures speak for using it."""
-        return use(self.people and self.people.agreement)
+        return use(None if self.people is None else self.people.agreement)
 
     @property
     def answered(self) -> int:
