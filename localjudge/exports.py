@@ -10,12 +10,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from localjudge.errors import ConfigError, DataError, RunError
+from localjudge.errors import ConfigError, RunError
 from localjudge.outputs import replacing, write_jsonl, write_parquet
 from localjudge.readers.arrow import carried
 from localjudge.records import VERDICT_FIELDS, Row, Verdict
-from localjudge.runs import Run, open_run
-from localjudge.tables import Table, check_table, checked_rows, open_table
+from localjudge.runs import Run, judged_table, open_run
+from localjudge.tables import Table, checked_rows
 
 Record = dict[str, Any]
 Columns = Mapping[str, str]  # each column's name and type: one of _ARROW
@@ -108,19 +108,10 @@ def join_run(
     path, format = _target(Path(folder), path, "joined", format)
     run = open_run(folder)
     wide, verdicts = _widened(_begun(_counted(run, on_note)), run.metrics)
-    table = open_table(data, **_read_as(run))
+    table, check = judged_table(run, data)
     if table.source.path is not None and table.source.path.resolve() == path.resolve():
         raise ConfigError(
             "is the data themselves", path=path, field="out", hint="choose another name"
-        )
-    judged, info = run.settings["data"], run.settings["info"]
-    check = check_table(table)
-    if check.digest != judged.get("digest"):
-        raise DataError(
-            f"is not what this run judged: it has {check.rows} rows, and the run's "
-            f"{judged.get('rows')} had other ids or texts",
-            path=table.source.name,
-            hint=f"give the file as it was: {info.get('data')}",
         )
     own = _types(table)
     names = {name: _free(name, own) for name in wide}
@@ -142,22 +133,6 @@ def _counted(run: Run, on_note: Callable[[str], None]) -> Iterator[Verdict]:
     if not run.finished:
         of = "" if run.expected is None else f" of {run.expected}"
         on_note(f"the run is unfinished: {number}{of} verdicts are there")
-
-
-def _read_as(run: Run) -> dict[str, Any]:
-    """Return how the run read its data: options of `open_table`."""
-    judged, info = run.settings.get("data"), run.settings.get("info")
-    if isinstance(judged, dict) and isinstance(info, dict):
-        read_as = {name: info.get(name) for name in ("data_format", "split", "id_column", "limit")}
-        limit = read_as.pop("limit")
-        texts = all(value is None or isinstance(value, str) for value in read_as.values())
-        if texts and (limit is None or type(limit) is int):
-            return read_as | {"limit": limit}
-    raise RunError(
-        "damaged: it does not say what data were judged, and how they were read",
-        path=run.folder / "run.json",
-        hint="put the file back as it was, or export without the data: --wide",
-    )
 
 
 def _target(
@@ -183,11 +158,20 @@ def _target(
             field="format",
             hint="leave out --format, or choose another name",
         )
+    refuse_own(folder, path)
+    return path, chosen
+
+
+def refuse_own(folder: Path, path: Path) -> None:
+    """Make sure that what is written to `path` replaces none of the files of the run in `folder`.
+
+    Raises:
+        ConfigError: it would.
+    """
     if path.resolve() in [(folder / name).resolve() for name in _OWN_FILES]:
         raise ConfigError(
             "is one of the run's own files", path=path, field="out", hint="choose another name"
         )
-    return path, chosen
 
 
 def _begun(verdicts: Iterator[Verdict]) -> Iterator[Verdict]:

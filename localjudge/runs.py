@@ -9,12 +9,13 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localjudge.errors import ConfigError, RunError
+from localjudge.errors import ConfigError, DataError, RunError
 from localjudge.outputs import read_line, unreadable, verdict_table
 from localjudge.records import Verdict
 from localjudge.settings import read_settings
 from localjudge.snapshot import snapshot
 from localjudge.store import verdicts_in
+from localjudge.tables import Table, TableCheck, check_table, open_table
 from localjudge.toml_file import closest
 
 if TYPE_CHECKING:
@@ -126,6 +127,47 @@ def open_run(folder: str | PathLike[str]) -> Run:
             hint="put the file back as it was; it says what the verdicts beside it are",
         )
     return Run(Path(folder), settings)
+
+
+def judged_table(run: Run, data: str | PathLike[str]) -> tuple[Table, TableCheck]:
+    """Open the data that a run judged, read as the run read them, and make sure that they are.
+
+    Raises:
+        ConfigError, DataError: the data cannot be read, or are not those of the run.
+        RunError: `run.json` does not say what data it judged.
+    """
+    judged, info = run.settings.get("data"), run.settings.get("info")
+    read_as = _read_as(info)
+    if not isinstance(judged, dict) or not isinstance(info, dict) or read_as is None:
+        raise RunError(
+            "damaged: it does not say what data were judged, and how they were read",
+            path=run.folder / "run.json",
+            hint="put the file back as it was, or do without the data",
+        )
+    table = open_table(data, **read_as)
+    check = check_table(table)
+    if check.digest != judged.get("digest"):
+        raise DataError(
+            f"is not what this run judged: it has {check.rows} rows, and the run's "
+            f"{judged.get('rows')} had other ids or texts",
+            path=table.source.name,
+            hint=f"give the file as it was: {info.get('data')}",
+        )
+    return table, check
+
+
+def _read_as(info: Any) -> dict[str, Any] | None:
+    """Return options of `open_table`, or None where they are not what a run writes."""
+    if not isinstance(info, dict):
+        return None
+    read_as = {name: info.get(name) for name in ("data_format", "split", "id_column", "limit")}
+    limit = read_as["limit"]
+    texts = all(
+        value is None or isinstance(value, str)
+        for name, value in read_as.items()
+        if name != "limit"
+    )
+    return read_as if texts and (limit is None or type(limit) is int) else None
 
 
 def matching(

@@ -44,6 +44,8 @@ def test_the_wheel_finds_its_metrics_without_the_repository(installed: Path) -> 
     assert metrics.split() == sorted(path.stem for path in (ROOT / "prompts").rglob("*.toml"))
     starters = {path.name for path in (ROOT / "localjudge" / "starters").iterdir()}
     assert {path.name for path in (installed / "localjudge" / "starters").iterdir()} == starters
+    pages = {path.name for path in (ROOT / "localjudge" / "pages").iterdir()}
+    assert {path.name for path in (installed / "localjudge" / "pages").iterdir()} == pages
 
 
 def test_the_wheel_holds_types_and_licence(installed: Path) -> None:
