@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from localjudge.cli import app
 from localjudge.errors import ConfigError, DataError, RunError
+from localjudge.page import visible
 from localjudge.records import Status, Verdict
 from localjudge.report import write_report
 from localjudge.tables import check_table, open_table
@@ -27,7 +28,6 @@ HOSTILE = [
     "&lt;b&gt; &#60;script&#62; &amp",
     "a\x00b\x07c\x1b[31md\x7fe\x9bf\r\ng\rh",
     "\u202eevil\u202c \u2067x\u2069 \u200f\u200b\ufeff \U000e0041 \ufffe",
-    "half \ud800 pair \udfff",
 ]
 
 
@@ -159,11 +159,11 @@ def check_markup(page):
 @pytest.fixture
 def hostile(run, tmp_path):
     """Hostile texts wherever a run, its data and its labels can hold them."""
-    labels = tuple(text for text in HOSTILE if "\ud800" not in text and "\0" not in text)
+    labels = tuple(text for text in HOSTILE if "\0" not in text)
     folded = tuple(label.strip() for label in labels)
     rows, verdicts, said = [], [], []
     for place, text in enumerate([*HOSTILE, "x" * 1_000_000 + "<b>"]):
-        plain = re.sub("[\0\ud800-\udfff]", "?", text)
+        plain = text.replace("\0", "?")
         row = f"{place} {plain[:60]}"
         rows.append({"id": row, "te<xt": plain, "n": [{"role": "<i>", "content": plain}]})
         answer = folded[place % len(folded)]
@@ -201,7 +201,8 @@ def test_what_steers_a_text_is_written_out(hostile):
     assert not re.search("[\0-\x08\x0b-\x1f\x7f-\x9f\u200b\u200f\u202a-\u202e\u2066-\u2069]", whole)
     assert r"a\x00b\x07c\x1b[31md\x7fe\x9bf" in whole
     assert r"\u202eevil\u202c" in whole
-    assert r"half \ud800 pair \udfff" in whole
+    # No run holds half of a surrogate pair; if one came to be there, it would be written out too.
+    assert visible("half \ud800 pair \udfff") == r"half \ud800 pair \udfff"
 
 
 def test_the_page_may_load_nothing_and_has_one_style(hostile):
