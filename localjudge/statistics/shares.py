@@ -199,7 +199,7 @@ def inverted(table: Floats, rest: Floats) -> Floats:
     """
     said = table.sum(-2) + rest
     rates = quotient(table, table.sum(-1, keepdims=True))
-    usable = np.isfinite(rates).all((-2, -1))
+    usable = np.asarray(np.isfinite(rates).all((-2, -1)))
     rates = np.where(usable[..., None, None], rates, 0.0)
     regular = np.asarray(np.linalg.matrix_rank(rates) == rates.shape[-1])
     safe = np.where(regular[..., None, None], rates, np.eye(rates.shape[-1]))
@@ -263,9 +263,10 @@ def rogan_gladen(
     spread = (second - np.eye(number)) / counted[..., None, :]
     said = (table.sum(-2) + rest) / (rows + others)
     of_rest = ((inverse**2 * said[..., None, :]).sum(-1) - shares**2) / np.maximum(others - more, 1)
-    within = np.clip(shares, 0.0, None)
+    # In what parts the other labels share the rest; equal ones where all are estimated at 0.
+    within = np.clip(shares, _ROUNDING, None)
     mixed = np.where(np.eye(number) == 1, 0.0, within[..., None, :])
-    mixed = np.nan_to_num(quotient(mixed, mixed.sum(-1, keepdims=True)))
+    mixed = mixed / mixed.sum(-1, keepdims=True)
     away = (1 - part) ** 2
     own = away * np.diagonal(spread, axis1=-2, axis2=-1) * effects
     other = away * (mixed**2 * spread).sum(-1) * effects
@@ -283,6 +284,5 @@ def rogan_gladen(
     outside = (high < 0) | (low > 1)
     low = np.where(outside, np.nan, np.clip(low, 0.0, 1.0))
     high = np.where(outside, np.nan, np.clip(high, 0.0, 1.0))
-    unbounded = ~bounded & np.isfinite(shares)
-    low, high = np.where(unbounded, -np.inf, low), np.where(unbounded, np.inf, high)
+    low, high = np.where(bounded, low, -np.inf), np.where(bounded, high, np.inf)
     return inverted(table, rest), low, high
