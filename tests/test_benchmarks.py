@@ -178,3 +178,9 @@ def test_prompts_compares_metrics_with_labels_and_goes_on_where_it_was_stopped(
     assert 0 <= figures["interval"][0] <= figures["rank"] <= figures["interval"][1] <= 1
     assert halves["final"]["llm_text_frustration"]["measure"] == "spearman"
     assert halves["dev"].keys() == files.keys() - {"unknown"}
+
+
+def test_the_coverage_of_rates_is_measured_for_every_setting(tmp_path: Path) -> None:
+    document = json.loads(run("rates_coverage.py", "--trials", "4", home=tmp_path)[-1])
+    assert len(document["settings"]) == 5 * 4 * 3 * 2
+    assert set(document["summary"]) == {"labelled", "ppi", "rogan_gladen"}
