@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from localjudge.pairs import pairs
 from localjudge.records import Status
 
 app = typer.Typer(rich_markup_mode=None)
@@ -101,64 +100,3 @@ def export(
 
 def _note(line: str) -> None:
     print(line, file=sys.stderr)
-
-
-@app.command()
-def agree(
-    folder: _Run,
-    human: Annotated[Path, typer.Option(help="Human labels: .jsonl, .csv, .tsv or .parquet.")],
-    label_columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--label-column",
-            help="Column of the labels, `label` by default; METRIC=COLUMN in a run of several.",
-        ),
-    ] = None,
-    id_column: Annotated[str | None, typer.Option(help="Column of the rows' ids.")] = None,
-    map_labels: Annotated[
-        list[str] | None,
-        typer.Option("--map-label", help="HUMAN=JUDGE, where a label is called differently."),
-    ] = None,
-    rater_column: Annotated[
-        str | None, typer.Option(help="Column that says who gave the label.")
-    ] = None,
-    cluster_column: Annotated[
-        str | None,
-        typer.Option(help="Column of rows that belong together, which widens the intervals."),
-    ] = None,
-    min_matched: Annotated[
-        float,
-        typer.Option(min=0, max=1, help="The least share of labelled ids that the run must have."),
-    ] = 0.5,
-    calibration: Annotated[
-        Path | None, typer.Option(help="A file that `calibrate` wrote on other labels.")
-    ] = None,
-    resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")] = 2000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write all figures to this file too.")
-    ] = None,
-) -> None:
-    """Measure how far a run agrees with labels that people gave, with 95% intervals."""
-    from localjudge.agreement import agree as measure
-    from localjudge.agreement import write_agreements
-    from localjudge.agreement_tables import print_agreements
-
-    columns = label_columns or ["label"]
-    single = len(columns) == 1 and "=" not in columns[0]
-    agreements = measure(
-        folder,
-        human,
-        label_column=columns[0] if single else pairs(columns, "--label-column", "METRIC=COLUMN"),
-        id_column=id_column,
-        rater_column=rater_column,
-        cluster_column=cluster_column,
-        map_labels=pairs(map_labels or [], "--map-label", "HUMAN=JUDGE"),
-        min_matched=min_matched,
-        calibration=calibration,
-        resamples=resamples,
-        seed=seed,
-    )
-    print_agreements(agreements)
-    if json_file is not None:
-        write_agreements(agreements, json_file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -11,35 +12,95 @@ import typer
 from localjudge.pairs import pairs
 
 app = typer.Typer(rich_markup_mode=None)
+
+# What is asked of every file of human labels.
 _Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+_Human = Annotated[Path, typer.Option(help="Human labels: .jsonl, .csv, .tsv or .parquet.")]
+_LabelColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--label-column",
+        help="Column of the labels, `label` by default; METRIC=COLUMN in a run of several.",
+    ),
+]
+_IdColumn = Annotated[str | None, typer.Option(help="Column of the rows' ids.")]
+_MapLabels = Annotated[
+    list[str] | None,
+    typer.Option("--map-label", help="HUMAN=JUDGE, where a label is called differently."),
+]
+_RaterColumn = Annotated[str | None, typer.Option(help="Column that says who gave the label.")]
+_ClusterColumn = Annotated[
+    str | None,
+    typer.Option(help="Column of rows that belong together, such as those of one document."),
+]
+_MinMatched = Annotated[
+    float,
+    typer.Option(min=0, max=1, help="The least share of labelled ids that the run must have."),
+]
+_MoreLabels = Annotated[
+    list[int] | None,
+    typer.Option(min=1, help="Say how wide the intervals would be with N more labels."),
+]
+_Resamples = Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")]
+_Seed = Annotated[int, typer.Option(min=0, help="Seed of all that is random.")]
+_Json = Annotated[Path | None, typer.Option("--json", help="Write all figures to this file too.")]
+
+
+@app.command()
+def agree(
+    folder: _Run,
+    human: _Human,
+    label_columns: _LabelColumns = None,
+    id_column: _IdColumn = None,
+    map_labels: _MapLabels = None,
+    rater_column: _RaterColumn = None,
+    cluster_column: _ClusterColumn = None,
+    min_matched: _MinMatched = 0.5,
+    calibration: Annotated[
+        Path | None, typer.Option(help="A file that `calibrate` wrote on other labels.")
+    ] = None,
+    more_labels: _MoreLabels = None,
+    resamples: _Resamples = 2000,
+    seed: _Seed = 0,
+    json_file: _Json = None,
+) -> None:
+    """Measure how far a run agrees with labels that people gave, with 95% intervals."""
+    from localjudge.agreement import agree as measure
+    from localjudge.agreement import write_agreements
+    from localjudge.agreement_tables import print_agreements
+    from localjudge.width_tables import print_widths
+
+    agreements = measure(
+        folder,
+        human,
+        label_column=_columns(label_columns),
+        id_column=id_column,
+        rater_column=rater_column,
+        cluster_column=cluster_column,
+        map_labels=_mapping(map_labels),
+        min_matched=min_matched,
+        calibration=calibration,
+        resamples=resamples,
+        seed=seed,
+    )
+    print_agreements(agreements)
+    if more_labels:
+        print_widths(agreements, more_labels)
+    if json_file is not None:
+        write_agreements(agreements, json_file)
 
 
 @app.command()
 def calibrate(
     folder: _Run,
-    human: Annotated[Path, typer.Option(help="Human labels: .jsonl, .csv, .tsv or .parquet.")],
+    human: _Human,
     out: Annotated[Path, typer.Option(help="The calibration, a .json file.")],
-    label_columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--label-column",
-            help="Column of the labels, `label` by default; METRIC=COLUMN in a run of several.",
-        ),
-    ] = None,
-    id_column: Annotated[str | None, typer.Option(help="Column of the rows' ids.")] = None,
-    map_labels: Annotated[
-        list[str] | None,
-        typer.Option("--map-label", help="HUMAN=JUDGE, where a label is called differently."),
-    ] = None,
-    cluster_column: Annotated[
-        str | None,
-        typer.Option(help="Column of rows that belong together, which are never parted."),
-    ] = None,
-    min_matched: Annotated[
-        float,
-        typer.Option(min=0, max=1, help="The least share of labelled ids that the run must have."),
-    ] = 0.5,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the folds and intervals.")] = 0,
+    label_columns: _LabelColumns = None,
+    id_column: _IdColumn = None,
+    map_labels: _MapLabels = None,
+    cluster_column: _ClusterColumn = None,
+    min_matched: _MinMatched = 0.5,
+    seed: _Seed = 0,
 ) -> None:
     """Fit the judge's probabilities to labels that people gave, and say what that gains.
 
@@ -49,15 +110,13 @@ def calibrate(
     from localjudge.calibrated_runs import calibrate_run
     from localjudge.calibration_tables import print_calibrating
 
-    columns = label_columns or ["label"]
-    single = len(columns) == 1 and "=" not in columns[0]
     made = calibrate_run(
         folder,
         human,
-        label_column=columns[0] if single else pairs(columns, "--label-column", "METRIC=COLUMN"),
+        label_column=_columns(label_columns),
         id_column=id_column,
         cluster_column=cluster_column,
-        map_labels=pairs(map_labels or [], "--map-label", "HUMAN=JUDGE"),
+        map_labels=_mapping(map_labels),
         min_matched=min_matched,
         seed=seed,
     )
@@ -81,48 +140,68 @@ def apply(
     The files are calibrated.jsonl and calibrated.parquet.
     """
     from localjudge.calibrated_runs import apply_calibration
-    from localjudge.calibration_file import Calibration
 
-    loaded = Calibration.load(calibration)
-    path, total, changed = apply_calibration(folder, loaded, out)
+    path, total, changed = apply_calibration(folder, calibration, out)
     print(f"{total:,} verdicts calibrated; {changed:,} have another answer than before")
     print(path)
 
 
 @app.command()
+def rates(
+    folder: _Run,
+    human: _Human,
+    label_columns: _LabelColumns = None,
+    id_column: _IdColumn = None,
+    map_labels: _MapLabels = None,
+    rater_column: _RaterColumn = None,
+    cluster_column: _ClusterColumn = None,
+    min_matched: _MinMatched = 0.5,
+    more_labels: _MoreLabels = None,
+    seed: _Seed = 0,
+    json_file: _Json = None,
+) -> None:
+    """Estimate the share of each label in a run, corrected by labels that people gave to some rows.
+
+    The labelled rows should be a random sample of the run; what speaks against it is said.
+    """
+    from localjudge.rates import rates as estimate
+    from localjudge.rates import write_rates
+    from localjudge.rates_tables import print_rates
+
+    found = estimate(
+        folder,
+        human,
+        label_column=_columns(label_columns),
+        id_column=id_column,
+        rater_column=rater_column,
+        cluster_column=cluster_column,
+        map_labels=_mapping(map_labels),
+        min_matched=min_matched,
+        more_labels=more_labels or [],
+        seed=seed,
+    )
+    print_rates(found)
+    if json_file is not None:
+        write_rates(found, json_file)
+
+
+@app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    folder: _Run,
     human: Annotated[
         Path | None, typer.Option(help="Human labels: .jsonl, .csv, .tsv or .parquet.")
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="The data of the run, to show the texts of its rows.")
     ] = None,
-    label_columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--label-column",
-            help="Column of the labels, `label` by default; METRIC=COLUMN in a run of several.",
-        ),
-    ] = None,
-    id_column: Annotated[str | None, typer.Option(help="Column of the rows' ids.")] = None,
-    map_labels: Annotated[
-        list[str] | None,
-        typer.Option("--map-label", help="HUMAN=JUDGE, where a label is called differently."),
-    ] = None,
-    rater_column: Annotated[
-        str | None, typer.Option(help="Column that says who gave the label.")
-    ] = None,
-    cluster_column: Annotated[
-        str | None,
-        typer.Option(help="Column of rows that belong together, which widens the intervals."),
-    ] = None,
-    min_matched: Annotated[
-        float,
-        typer.Option(min=0, max=1, help="The least share of labelled ids that the run must have."),
-    ] = 0.5,
-    resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")] = 2000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
+    label_columns: _LabelColumns = None,
+    id_column: _IdColumn = None,
+    map_labels: _MapLabels = None,
+    rater_column: _RaterColumn = None,
+    cluster_column: _ClusterColumn = None,
+    min_matched: _MinMatched = 0.5,
+    resamples: _Resamples = 2000,
+    seed: _Seed = 0,
     out: Annotated[
         Path | None, typer.Option(help="The file; by default report.html in the run folder.")
     ] = None,
@@ -133,20 +212,30 @@ def report(
     """
     from localjudge.report import write_report
 
-    columns = label_columns or ["label"]
-    single = len(columns) == 1 and "=" not in columns[0]
     path = write_report(
         folder,
         out,
         human=human,
         data=data,
-        label_column=columns[0] if single else pairs(columns, "--label-column", "METRIC=COLUMN"),
+        label_column=_columns(label_columns),
         id_column=id_column,
         rater_column=rater_column,
         cluster_column=cluster_column,
-        map_labels=pairs(map_labels or [], "--map-label", "HUMAN=JUDGE"),
+        map_labels=_mapping(map_labels),
         min_matched=min_matched,
         resamples=resamples,
         seed=seed,
     )
     print(path)
+
+
+def _columns(given: list[str] | None) -> str | Mapping[str, str]:
+    """Return the one column of all labels, or metric to column."""
+    columns = given or ["label"]
+    if len(columns) == 1 and "=" not in columns[0]:
+        return columns[0]
+    return pairs(columns, "--label-column", "METRIC=COLUMN")
+
+
+def _mapping(given: list[str] | None) -> Mapping[str, str]:
+    return pairs(given or [], "--map-label", "HUMAN=JUDGE")

@@ -143,12 +143,11 @@ def test_generated_rows_are_all_distinct_and_the_same_every_time() -> None:
     assert 38 <= sum(len(text.split()) for text in texts) / len(texts) <= 46
 
 
-def test_prompts_compares_metrics_with_labels_and_goes_on_where_it_was_stopped(
+def test_agreement_compares_every_way_and_goes_on_where_it_was_stopped(
     tmp_path: Path, toy: Path
 ) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    texts = [f"text {number}" for number in range(24)]
     files = {
         "text_sentiment-vader": [("negative", "positive", "neutral")[i % 3] for i in range(24)],
         "llm_text_frustration": [1 + i % 5 for i in range(24)],
@@ -156,25 +155,93 @@ def test_prompts_compares_metrics_with_labels_and_goes_on_where_it_was_stopped(
     }
     for name, labels in files.items():
         rows = [
-            {"id": str(i), "text": text, "input": text, "label": label}
-            for i, (text, label) in enumerate(zip(texts, labels, strict=True))
+            {"id": str(i), "text": f"text {i}", "input": f"text {i}", "label": label}
+            for i, label in enumerate(labels)
         ]
         path = data / f"{name}.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    out = tmp_path / "out"
     options = ["--data", str(data), "--model", str(toy), "--engine", "transformers"]
-    halves = {}
-    for half in ("dev", "final"):
-        out = ["--out", str(tmp_path / half), "--half", half]
-        lines = run("prompts.py", *options, *out, home=tmp_path)
-        halves[half] = json.loads(lines[-1])["files"]
-        judged = tmp_path / half / "text_sentiment-vader" / "run" / "verdicts.jsonl"
-        before = judged.stat().st_mtime_ns
-        assert run("prompts.py", *options, *out, home=tmp_path)[:-1] == lines[:-1]
-        assert judged.stat().st_mtime_ns == before
-    for name in ("text_sentiment-vader", "llm_text_frustration"):
-        assert halves["dev"][name]["n"] + halves["final"][name]["n"] == 24
-    figures = halves["dev"]["text_sentiment-vader"]
-    assert (figures["ok"], figures["measure"]) == (1, "auroc")
-    assert 0 <= figures["interval"][0] <= figures["rank"] <= figures["interval"][1] <= 1
-    assert halves["final"]["llm_text_frustration"]["measure"] == "spearman"
-    assert halves["dev"].keys() == files.keys() - {"unknown"}
+    options += ["--out", str(out), "--json", str(tmp_path / "figures.json")]
+    run("agreement.py", *options, home=tmp_path)
+    found = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
+    assert found.keys() == files.keys() - {"unknown"}
+    for name, ways in found.items():
+        assert ways["rows"] == 24
+        for way in ("raw", "free_text", "majority"):
+            figure = ways[way]["accuracy_failures_wrong"]
+            assert figure["low"] is None or figure["low"] <= figure["value"] <= figure["high"]
+        assert ways["raw"]["coverage"]["value"] == 1
+        assert ways["majority"]["kappa"]["value"] == 0
+        figures = ways["calibrated"]
+        assert "too few labels" in figures["reason"] or figures["coverage"]["value"] == 1
+        assert (out / f"{toy.name}-transformers" / name / "report.html").exists()
+    judged = out / f"{toy.name}-transformers" / "text_sentiment-vader" / "run" / "verdicts.jsonl"
+    before = judged.stat().st_mtime_ns
+    run("agreement.py", *options, "--only", "text_sentiment-vader", home=tmp_path)
+    again = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
+    assert again == {"text_sentiment-vader": found["text_sentiment-vader"]}
+    assert judged.stat().st_mtime_ns == before
+
+
+def test_a_free_answer_is_read_as_json_or_as_the_only_label_it_names() -> None:
+    labels = ["refused", "not_refused"]
+    texts = {
+        'Sure! {"output": "refused"} since it is so': "refused",
+        '{"x": 1} {"output": "not_refused"}': "not_refused",
+        "It is not_refused.": "not_refused",
+        "refused or not_refused": None,
+        '{"output": "maybe"}': None,
+        '{"output": ["refused"': "refused",
+        "": None,
+    }
+    code = "import json, sys; from agreement import parsed; texts, labels = json.load(sys.stdin); "
+    code += "print(json.dumps([parsed(text, labels) for text in texts]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=json.dumps([list(texts), labels]),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "benchmarks")])},
+        check=True,
+    )
+    assert json.loads(done.stdout) == list(texts.values())
+
+
+def test_data_sets_are_fetched_by_the_table(tmp_path: Path) -> None:
+    """A local folder stands in for a repository of the hub: `datasets` opens both alike."""
+    source = tmp_path / "source"
+    source.mkdir()
+    lines = [{"tweet": f"t{i}", "class": i % 3, "count": 1} for i in range(6)]
+    (source / "train.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+    code = f"""if True:
+        import json
+        from labelled import entries, fetched
+        hub = entries()["toxicity-davidson"]["hub"] | {{"repository": {str(source)!r}}}
+        print(json.dumps(list(fetched(hub))))
+        try:
+            list(fetched(hub | {{"label": "klass"}}))
+        except KeyError as error:
+            print(error)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "benchmarks")]),
+             "HF_HOME": str(tmp_path / "hf")},
+        check=True,
+    )  # fmt: skip
+    rows, missing = done.stdout.splitlines()
+    assert json.loads(rows)[:3] == [
+        {"id": "0", "text": "t0", "label": "toxic"},
+        {"id": "1", "text": "t1", "label": "toxic"},
+        {"id": "2", "text": "t2", "label": "non-toxic"},
+    ]
+    assert "no column klass among" in missing
+
+
+def test_the_coverage_of_rates_is_measured_for_every_setting(tmp_path: Path) -> None:
+    document = json.loads(run("rates_coverage.py", "--trials", "4", home=tmp_path)[-1])
+    assert len(document["settings"]) == 5 * 4 * 3 * 2
+    assert set(document["summary"]) == {"labelled", "ppi", "rogan_gladen"}

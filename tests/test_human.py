@@ -23,7 +23,7 @@ from tests.conftest import toy_model
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 GOLD = sorted(path.stem for path in (BENCHMARKS / "gold").glob("*.jsonl"))
-HUMAN = tomllib.loads((BENCHMARKS / "prompts.toml").read_text(encoding="utf-8"))
+HUMAN = tomllib.loads((BENCHMARKS / "datasets.toml").read_text(encoding="utf-8"))
 # Files of short texts, for a model that takes seconds to read a rubric.
 SHORT = ["question_clarity-wellformed", "text_sentiment-vader", "toxicity-hatecheck"]
 
