@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
 from localjudge import run_commands, trust_commands
 from localjudge.answers import Kind
 from localjudge.encoding import PromptMode
-from localjudge.errors import LocaljudgeError
+from localjudge.errors import DataWarning, LocaljudgeError
 from localjudge.options import Decoding
 from localjudge.pairs import pairs
 
@@ -47,6 +49,7 @@ def main() -> None:
         from localjudge.offline import go_offline
 
         go_offline()
+        warnings.showwarning = _shown_once(warnings.showwarning)
         try:
             app()
         finally:
@@ -60,6 +63,20 @@ def main() -> None:
         # What is still to be written would fail again when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+
+
+def _shown_once(show: Callable[..., None]) -> Callable[..., None]:
+    """Return what shows each warning on the data once, on a line of its own, and leaves others."""
+    shown = set()
+
+    def showwarning(message: Warning | str, category: type[Warning], *where: Any) -> None:
+        if not issubclass(category, DataWarning):
+            show(message, category, *where)
+        elif str(message) not in shown:
+            shown.add(str(message))
+            print(f"localjudge: {message}", file=sys.stderr)
+
+    return showwarning
 
 
 def _stopped(number: int, _frame: FrameType | None) -> NoReturn:

@@ -157,6 +157,12 @@ def _columns(given: str | Mapping[str, str], metrics: Sequence[str]) -> dict[str
 
 
 def _check_matched(human: HumanLabels, run: Judged, least: float) -> None:
+    if human.numbered and list(run.verdicts) != [str(n + 1) for n in range(len(run.verdicts))]:
+        raise DataError(
+            "the file has no ids, and the rows of the run have some",
+            path=human.path,
+            hint="name this file's column of ids (--id-column)",
+        )
     matched = sum(row_id in run.verdicts for row_id in human.ratings)
     if human.ratings and matched and matched >= least * len(human.ratings):
         return

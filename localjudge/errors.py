@@ -79,6 +79,10 @@ class DataError(LocaljudgeError):
     """An input file or row cannot be read."""
 
 
+class DataWarning(UserWarning):
+    """Something in the data was read otherwise than it stands there."""
+
+
 class TemplateError(LocaljudgeError):
     """The model's chat template cannot carry the prompt."""
 

@@ -33,6 +33,7 @@ class HumanLabels:
         repeated: Number of ids that stand on more than one line.
         unlabelled: Number of lines without a label.
         named: Whether the raters have names; otherwise they are numbered within each row.
+        numbered: Whether the file has no ids, so that its lines' numbers stand for them.
     """
 
     path: str
@@ -41,6 +42,7 @@ class HumanLabels:
     repeated: int
     unlabelled: int
     named: bool
+    numbered: bool = False
 
     def placed(
         self, labels: Sequence[str], mapping: Mapping[str, str]
@@ -100,7 +102,7 @@ def read_human(
 
     Raises:
         DataError: the file cannot be read, a column is in no row, a label or cluster is not of
-            those types, or a rater has two labels for one row.
+            those types, a rater has two labels for one row, or a row is in two clusters.
     """
     table = open_table(path, id_column=id_column)
     ratings: dict[str, list[Rating]] = {}
@@ -126,13 +128,26 @@ def read_human(
                 hint="keep one of them",
             )
         if cluster_column is not None:
-            clusters[row_id] = _text(row, cluster_column, table.source.name)
+            cluster = _text(row, cluster_column, table.source.name)
+            if clusters.setdefault(row_id, cluster) != cluster:
+                raise DataError(
+                    f"the row {row_id!r} is in two clusters: {clusters[row_id]!r} and {cluster!r}",
+                    path=table.source.name,
+                    line=row.line,
+                    field=cluster_column,
+                )
     if label_column not in columns:
         hint = closest(label_column, columns)
         raise DataError(f"no such column: {label_column!r}", path=table.source.name, hint=hint)
     repeated = sum(number > 1 for number in lines.values())
     return HumanLabels(
-        table.source.name, ratings, clusters, repeated, unlabelled, rater_column is not None
+        table.source.name,
+        ratings,
+        clusters,
+        repeated,
+        unlabelled,
+        named=rater_column is not None,
+        numbered=table.id_column is None,
     )
 
 

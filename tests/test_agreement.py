@@ -256,3 +256,17 @@ def test_the_command_prints_a_table_and_writes_json(run, people, tmp_path):
     assert whole["figures"]["coverage"]["value"] == 0.9
     assert whole["matches"]["matched"] == 20
     assert whole["ceiling"]["rows"] == 18
+
+
+def test_lines_without_ids_are_not_taken_for_rows_that_have_some(run, people):
+    lines = [{"label": "right"}] * 3
+    given = run(*(label(row, "right") for row in ("3", "1", "2")))
+    with pytest.raises(DataError, match="the file has no ids") as caught:
+        agree(given, people(*lines))
+    assert "--id-column" in caught.value.hint
+
+
+def test_lines_without_ids_match_rows_without_ids(run, people):
+    given = run(*(label(str(row), "right") for row in (1, 2, 3)))
+    [found] = agree(given, people({"label": "right"}, {"label": "wrong"}))
+    assert found.confusion == ((1, 0), (1, 0))

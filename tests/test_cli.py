@@ -101,6 +101,15 @@ def test_failed_rows_exit_with_3(run, toy, tmp_path):
     assert "missing_input" in done.stdout
 
 
+def test_a_warning_on_the_data_is_one_line_and_said_once(run, toy, tmp_path):
+    text = '{"output": "a", "n": NaN}\n{"output": "b", "n": 1e999}\n'
+    (tmp_path / "rows.jsonl").write_text(text)
+    done = run("run", "toxicity", "--data", "rows.jsonl", "--model", toy, "--out", "out")
+    [line] = [line for line in done.stderr.splitlines() if "NaN" in line]
+    assert line == "localjudge: rows.jsonl: NaN and infinite numbers are read as missing values"
+    assert "warnings.warn" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -101,3 +101,10 @@ def test_words_for_nothing_are_labels_in_a_table(write):
     human = read_human(table)
     labels = {"1": ["None"], "2": ["N/A"], "3": ["null"], "4": ["nan"], "6": ["yes"]}
     assert (labels_of(human), human.unlabelled) == (labels, 1)
+
+
+def test_a_row_in_two_clusters_is_refused_by_line(write):
+    rows = [{"id": 1, "label": "a", "doc": doc} for doc in (5, 5, 6)]
+    with pytest.raises(DataError, match="'1' is in two clusters: '5' and '6'") as caught:
+        read_human(write(*rows), cluster_column="doc")
+    assert caught.value.line == 3

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from localjudge.errors import DataError
+from localjudge.errors import DataError, DataWarning
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -24,7 +24,8 @@ def decoder(path: Path) -> json.JSONDecoder:
     """
 
     def missing(text: str) -> None:
-        warnings.warn(f"{path}: NaN and infinite numbers are read as missing values", stacklevel=2)
+        message = f"{path}: NaN and infinite numbers are read as missing values"
+        warnings.warn(message, DataWarning, stacklevel=2)
 
     def number(text: str) -> float | None:
         value = float(text)
