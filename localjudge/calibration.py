@@ -8,20 +8,20 @@ cross-validation; the figures that are kept come from a second one around that c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from localjudge.compared import Compared
+from localjudge.cross_validation import FOLDS, choose, judged_unseen, log_loss
 from localjudge.errors import DataError
-from localjudge.fitting import Fit, Ordinal, Softmax, fit_ordinal, fit_scaled, fit_softmax, folds
+from localjudge.fitting import BaseRate, Fit, Linear, fit_scaled
 from localjudge.statistics.bootstrap import Floats, Ints, Resampling
 from localjudge.statistics.figures import Figure, estimate
 from localjudge.statistics.judging import judge_figures
 
-FOLDS = 5
 LEAST_ROWS = 20
 LEAST_OF_LABEL = 5  # of two labels at the least: one for each fold
 SHOWN = (
@@ -52,29 +52,20 @@ class Kind:
     name: KindName
     penalty: float
 
-    def fit(self, logits: Floats, labels: Ints) -> Fit:
+    def fit(self, logits: Floats, labels: Ints, classes: int) -> Fit:
         """Fit the map.
 
         Args:
             logits: Log-probability of each answer, shape (rows, answers).
             labels: Place of the human label of each row.
+            classes: How many answers there are.
         """
-        classes = logits.shape[1]
         if self.name == "base_rate":
-            return fit_softmax(np.zeros_like(logits), labels, classes, 1.0)
+            return BaseRate().fit(logits, labels, classes)
         if self.name in ("temperature", "vector"):
             return fit_scaled(logits, labels, self.penalty, bias=self.name == "vector")
         # An answer that is always improbable can still tell rows apart, by little differences.
-        mean, spread = logits.mean(axis=0), logits.std(axis=0)
-        spread = np.where(spread > 0, spread, 1.0)
-        standard = (logits - mean) / spread
-        if self.name == "ordinal":
-            along = fit_ordinal(standard, labels, classes, self.penalty)
-            weights = along.weights / spread
-            return Ordinal(weights, along.thresholds + mean @ weights)
-        linear = fit_softmax(standard, labels, classes, self.penalty)
-        weights = linear.weights / spread[:, None]
-        return Softmax(weights, linear.bias - mean @ weights)
+        return Linear(self.name == "ordinal", self.penalty).fit(logits, labels, classes)
 
 
 BASE_RATE = Kind("base_rate", 1.0)
@@ -138,9 +129,9 @@ def calibrate(compared: Compared, *, seed: int = 0) -> Calibrated:
     """
     rows = _usable(compared)
     logits, labels, clusters = _arrays(compared, rows)
-    scale = compared.scale
-    probabilities, base = _cross_validated(logits, labels, clusters, scale=scale, seed=seed)
-    gained = _loss(np.log(base), labels) - _loss(np.log(probabilities), labels)
+    ways, classes = kinds(scale=compared.scale), len(compared.labels)
+    probabilities, base = judged_unseen(ways, logits, labels, clusters, classes, seed)
+    gained = log_loss(np.log(base), labels) - log_loss(np.log(probabilities), labels)
     resampling = Resampling(clusters, seed=seed)
     [gain] = estimate(
         lambda weights: {"gain": weights @ gained / weights.sum(axis=1)}, resampling, {"gain": ""}
@@ -161,11 +152,11 @@ def calibrate(compared: Compared, *, seed: int = 0) -> Calibrated:
             (probabilities.argmax(axis=1), probabilities),
         )
     ]
-    kind = choose_kind(logits, labels, clusters, scale=scale, seed=seed)
-    counts = np.bincount(labels, minlength=len(compared.labels))
+    kind = choose(ways, logits, labels, clusters, classes, seed)
+    counts = np.bincount(labels, minlength=classes)
     return Calibrated(
         kind=kind,
-        fit=kind.fit(logits, labels),
+        fit=kind.fit(logits, labels, classes),
         counts=dict(zip(compared.labels, map(int, counts), strict=True)),
         raw=_shown(figures[0]),
         calibrated=_shown(figures[1]),
@@ -185,7 +176,8 @@ def cross_calibrated(compared: Compared, *, seed: int = 0) -> tuple[Floats, Ints
     """
     rows = _usable(compared)
     logits, labels, clusters = _arrays(compared, rows)
-    probabilities, _ = _cross_validated(logits, labels, clusters, scale=compared.scale, seed=seed)
+    ways, classes = kinds(scale=compared.scale), len(compared.labels)
+    probabilities, _ = judged_unseen(ways, logits, labels, clusters, classes, seed)
     whole = np.zeros((len(compared.human), len(compared.labels)))
     answers = np.full(len(compared.human), -1, dtype=np.int64)
     whole[rows] = probabilities
@@ -229,43 +221,6 @@ def _arrays(compared: Compared, rows: Ints) -> tuple[Floats, Ints, Ints]:
     assert compared.distributions is not None
     clusters = np.unique(compared.clusters[rows], return_inverse=True)[1].astype(np.int64)
     return log_probabilities(compared.distributions[rows]), compared.human[rows], clusters
-
-
-def _cross_validated(
-    logits: Floats, labels: Ints, clusters: Ints, *, scale: bool, seed: int
-) -> tuple[Floats, Floats]:
-    """Return probabilities by maps that were chosen and fitted on other rows; and by base rates."""
-    calibrated, base = np.empty_like(logits), np.empty_like(logits)
-    for known, out in folds(labels, clusters, FOLDS, seed):
-        within = np.unique(clusters[known], return_inverse=True)[1].astype(np.int64)
-        kind = choose_kind(logits[known], labels[known], within, scale=scale, seed=seed)
-        for one, found in ((kind, calibrated), (BASE_RATE, base)):
-            log_probs = one.fit(logits[known], labels[known]).log_probabilities(logits[out])
-            found[out] = np.exp(log_probs)
-    return calibrated, base
-
-
-def choose_kind(logits: Floats, labels: Ints, clusters: Ints, *, scale: bool, seed: int) -> Kind:
-    """Return the kind of map with the least log loss in cross-validation."""
-    splits = list(folds(labels, clusters, FOLDS, seed))
-    return min(
-        kinds(scale=scale),
-        key=lambda kind: float(_loss(_out_of_fold(kind, logits, labels, splits), labels).mean()),
-    )
-
-
-def _out_of_fold(
-    kind: Kind, logits: Floats, labels: Ints, splits: Sequence[tuple[Ints, Ints]]
-) -> Floats:
-    log_probs = np.empty_like(logits)
-    for known, out in splits:
-        log_probs[out] = kind.fit(logits[known], labels[known]).log_probabilities(logits[out])
-    return log_probs
-
-
-def _loss(log_probs: Floats, labels: Ints) -> Floats:
-    loss: Floats = -log_probs[np.arange(len(labels)), labels]
-    return loss
 
 
 def _shown(figures: Mapping[str, Figure]) -> dict[str, Figure]:

@@ -7,7 +7,7 @@ model: McCullagh, "Regression models for ordinal data", JRSS B 42 (1980), 109-14
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -153,6 +153,41 @@ def fit_ordinal(features: Floats, labels: Ints, steps: int, penalty: float) -> O
         return Ordinal(found[:width], thresholds(torch.from_numpy(found[width:])).numpy())
 
 
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A way to fit labels to any numbers: they are brought to like spread first.
+
+    Attributes:
+        ordinal: Whether by proportional odds, for scales; else by softmax regression.
+        penalty: How much weights are shrunk.
+    """
+
+    ordinal: bool
+    penalty: float
+
+    def fit(self, features: Floats, labels: Ints, classes: int) -> Fit:
+        """Fit; what is returned reads the features as they are given here."""
+        mean, spread = features.mean(axis=0), features.std(axis=0)
+        spread = np.where(spread > 0, spread, 1.0)
+        standard = (features - mean) / spread
+        if self.ordinal:
+            along = fit_ordinal(standard, labels, classes, self.penalty)
+            weights = along.weights / spread
+            return Ordinal(weights, along.thresholds + mean @ weights)
+        linear = fit_softmax(standard, labels, classes, self.penalty)
+        weights = linear.weights / spread[:, None]
+        return Softmax(weights, linear.bias - mean @ weights)
+
+
+@dataclass(frozen=True, slots=True)
+class BaseRate:
+    """The labels' shares, whatever the features say."""
+
+    def fit(self, features: Floats, labels: Ints, classes: int) -> Fit:
+        """Fit a bias for each label."""
+        return fit_softmax(np.zeros_like(features), labels, classes, 1.0)
+
+
 def _ordinal(scores: Tensor, thresholds: Tensor) -> Tensor:
     """Return log P(step) = log(sigmoid(upper) - sigmoid(lower)), without cancellation."""
     import torch
@@ -187,32 +222,3 @@ def _minimum(loss: Callable[[Tensor], Tensor], start: Floats) -> Floats:
     search.step(closure)  # type: ignore[no-untyped-call]
     found: Floats = parameters.detach().numpy()
     return found
-
-
-def folds(labels: Ints, clusters: Ints, number: int, seed: int) -> Iterator[tuple[Ints, Ints]]:
-    """Yield the rows to fit and the rows to judge by, `number` times; each row is judged once.
-
-    Rows of one cluster are never on both sides. Within that, labels are spread evenly: clusters go,
-    the largest first, to the fold that then has the least crowded labels.
-
-    Args:
-        labels: Place of each row's label.
-        clusters: Number of each row's cluster, counted from 0, every number in use.
-        number: How many folds; as many as there are clusters if those are fewer.
-        seed: Where the random numbers begin.
-    """
-    units, classes = int(clusters.max()) + 1, int(labels.max()) + 1
-    counts = np.zeros((units, classes))
-    np.add.at(counts, (clusters, labels), 1.0)
-    counts = counts / counts.sum(axis=0).clip(1)  # rare labels matter as much as others
-    number = min(number, units)
-    order = np.random.default_rng(seed).permutation(units)
-    order = order[np.argsort(-counts[order].sum(axis=1), kind="stable")]
-    filled = np.zeros((number, classes))
-    fold = np.zeros(units, dtype=np.int64)
-    for unit in order:
-        fold[unit] = np.argmin(((filled + counts[unit]) ** 2 - filled**2).sum(axis=1))
-        filled[fold[unit]] += counts[unit]
-    for each in range(number):
-        out = fold[clusters] == each
-        yield np.flatnonzero(~out), np.flatnonzero(out)

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
-from localjudge.fitting import fit_ordinal, fit_scaled, fit_softmax, folds
+from localjudge.cross_validation import folds
+from localjudge.fitting import fit_ordinal, fit_scaled, fit_softmax
 
 
 def simulated(rows, width, classes, seed=0):
