@@ -175,14 +175,34 @@ def cross_calibrated(compared: Compared, *, seed: int = 0) -> tuple[Floats, Ints
         DataError: there is nothing to calibrate, or there are too few labels.
     """
     rows = _usable(compared)
-    logits, labels, clusters = _arrays(compared, rows)
-    ways, classes = kinds(scale=compared.scale), len(compared.labels)
-    probabilities, _ = judged_unseen(ways, logits, labels, clusters, classes, seed)
+    _, labels, clusters = _arrays(compared, rows)
+    assert compared.distributions is not None
+    probabilities = cross_calibrated_arrays(
+        compared.distributions[rows], labels, clusters, scale=compared.scale, seed=seed
+    )
     whole = np.zeros((len(compared.human), len(compared.labels)))
     answers = np.full(len(compared.human), -1, dtype=np.int64)
     whole[rows] = probabilities
     answers[rows] = probabilities.argmax(axis=1)
     return whole, answers
+
+
+def cross_calibrated_arrays(
+    distributions: Floats, labels: Ints, clusters: Ints, *, scale: bool, seed: int = 0
+) -> Floats:
+    """Return calibrated probabilities, each row's by a map that was made without it.
+
+    Args:
+        distributions: Probabilities of the answers, shape (rows, answers).
+        labels: Place of each row's human label.
+        clusters: Number of each row's cluster, counted from 0, every number in use.
+        scale: Whether the answers are the steps of a scale.
+        seed: Where the random numbers begin.
+    """
+    logits, classes = log_probabilities(distributions), distributions.shape[1]
+    ways = kinds(scale=scale)
+    probabilities, _ = judged_unseen(ways, logits, labels, clusters, classes, seed)
+    return probabilities
 
 
 def _usable(compared: Compared) -> Ints:

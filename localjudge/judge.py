@@ -78,6 +78,7 @@ class Judge:
         self.engine = engine
         self.options = Options.of(options)
         self._closed = False
+        self.prompt_mode = prompt_mode
         self.encoder = PromptEncoder(engine.tokenizer, mode=prompt_mode, think=self.options.think)
 
     @classmethod
@@ -120,6 +121,10 @@ class Judge:
             "template": self.encoder.digest,
             "system_folded": self.encoder.system_folded,
         }
+
+    def judged_by(self, model: str) -> dict[str, str]:
+        """Return what hidden states depend on, for heads: `model` is the model's digest."""
+        return {"model": model, "template": self.encoder.digest, "prompt mode": self.prompt_mode}
 
     @property
     def chunk_rows(self) -> int:
@@ -165,7 +170,12 @@ class Judge:
         while chunk := list(islice(numbered, self.chunk_rows)):
             yield from self.judge(task, chunk)
 
-    def prepare(self, metric: Metric, mapping: Mapping[str, str] | None = None) -> Task:
+    def prepare(
+        self,
+        metric: Metric,
+        mapping: Mapping[str, str] | None = None,
+        head: Head | None = None,
+    ) -> Task:
         """Build what is the same for all rows: the prompt's frame and the tree of answers."""
         options = self.options
         return Task(
@@ -175,6 +185,7 @@ class Judge:
             explain=options.explain,
             orders=options.permute_labels,
             truncate=options.truncate,
+            head=head,
         )
 
     def judge(self, task: Task, rows: Sequence[Row]) -> list[Verdict]:
@@ -210,7 +221,7 @@ class Judge:
             if task.explain:
                 prompts, refused = self._explain(prompts)
                 outcomes |= refused
-            outcomes |= self._write(prompts) if self._writes(task) else self._read(prompts)
+            outcomes |= self._write(prompts) if self._writes(task) else self._read(prompts, task.head)
         found = [[a] if isinstance(a, Refusal) else [outcomes[q] for q in a] for a in asked.asked]
         return [
             join(task.metric, row, each, asked.left_out.get(place, 0))
@@ -297,11 +308,17 @@ class Judge:
         drafts = self._drafts(prompts, lambda _: (PATTERN, budget))
         return _sorted_out({q: explain(prompts[q], draft, content) for q, draft in drafts.items()})
 
-    def _read(self, prompts: Mapping[Question, Prompt]) -> dict[Question, Outcome]:
-        """Read each answer's probability at the places where the answers part."""
+    def _read(
+        self, prompts: Mapping[Question, Prompt], head: Head | None
+    ) -> dict[Question, Outcome]:
+        """Read each answer's probability at the places where the answers part, or by a head."""
         trees = [prompt.variant.tree for prompt in prompts.values()]
         ids = [prompt.variant.tree.extend(prompt.ids) for prompt in prompts.values()]
-        results = self.engine.choose(ids, trees) if prompts else []
+        results: list[Choice | Failure] = []
+        if prompts and head is not None:
+            results = head.choose(self.engine.embed(ids))
+        elif prompts:
+            results = self.engine.choose(ids, trees)
         return {
             question: read_choice(prompt, result)
             for (question, prompt), result in zip(prompts.items(), results, strict=True)

@@ -118,7 +118,8 @@ def read_choice(prompt: Prompt, result: Choice | Failure) -> Outcome:
     if not all(isfinite(log_prob) for log_prob in result.log_probs):
         error = f"the model's log-probabilities are not finite: {list(result.log_probs)}"
         return Refusal(Status.ENGINE_ERROR, error, prompt)
-    choice = Choice(tuple(result.log_probs[place] for place in prompt.variant.places))
+    log_probs = tuple(result.log_probs[place] for place in prompt.variant.places)
+    choice = replace(result, log_probs=log_probs)
     return Answer(_best(prompt, choice.log_probs), prompt, choice=choice)
 
 
@@ -234,10 +235,13 @@ def _with_value(metric: Metric, answers: Sequence[Answer]) -> dict[str, Any]:
         return fields
     distribution = _mean([choice.probabilities for choice in choices])
     probabilities = dict(zip(map(str, variant.values), distribution, strict=True))
+    masses = [choice.mass for choice in choices if choice.mass is not None]
+    if not masses:
+        fields["metadata"] = {"judged_by": "head", **fields["metadata"]}
     return fields | {
         "probabilities": probabilities,
         "confidence": probabilities[str(value)],
-        "answer_mass": fsum(choice.mass for choice in choices) / len(choices),
+        "answer_mass": fsum(masses) / len(masses) if masses else None,
         "expected_score": space.expected_score(distribution),
     }
 

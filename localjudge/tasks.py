@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import factorial
 from random import Random
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from localjudge import explanations
 from localjudge.answers import Closed, Labels, Open, Text, Value, pattern_of
@@ -22,6 +22,9 @@ from localjudge.records import Row, Status
 from localjudge.templates import CHOICES
 from localjudge.tree import AnswerTree
 from localjudge.truncation import Part
+
+if TYPE_CHECKING:
+    from localjudge.heads import Head
 
 _KEPT_LISTS = 4096  # of rows' own labels, with their trees
 _LONGEST_LIST = 20_000  # characters; beyond it building the tree takes seconds
@@ -149,6 +152,7 @@ class Task:
         explain: Whether an explanation is written first.
         orders: In how many orders of the labels each row is asked.
         truncate: Inputs that may be cut where a prompt is too long, and which part of each.
+        head: The fitted head that decides, in place of the model's own probabilities.
 
     Raises:
         ConfigError: the metric cannot be asked so; see `check_asking`.
@@ -165,6 +169,7 @@ class Task:
         explain: bool = False,
         orders: int = 1,
         truncate: Mapping[str, Part] | None = None,
+        head: Head | None = None,
     ) -> None:
         check_asking(metric, explain=explain, orders=orders)
         if explain:
@@ -174,6 +179,7 @@ class Task:
         self.metric = metric
         self.columns = metric.columns(mapping)
         self.explain = explain
+        self.head = head
         self.truncate = {k: v for k, v in (truncate or {}).items() if k in metric.inputs}
         self._encoder = encoder
         self._messages = Messages(metric, explain)

@@ -22,13 +22,18 @@ class Choice:
     Attributes:
         log_probs: Natural log of the probability of each answer's deciding tokens, in the order of
             the tree's answers, before any normalisation over the answers.
+        of_head: Whether a fitted head gave them: then they say nothing of what else the model would
+            have said.
     """
 
     log_probs: tuple[float, ...]
+    of_head: bool = False
 
     @property
-    def mass(self) -> float:
-        """Probability that the model put on any answer at all, from 0 to 1."""
+    def mass(self) -> float | None:
+        """Probability that the model put on any answer at all, from 0 to 1; None of a head."""
+        if self.of_head:
+            return None
         return min(1.0, fsum(exp(value) for value in self.log_probs))
 
     @property
