@@ -84,8 +84,19 @@ def headline(agreement: Agreement) -> str:
     return "kappa_quadratic" if agreement.scale else "kappa"
 
 
-def use(agreement: Agreement | None) -> Use:
-    """Say whether the figures speak for using the judge, by the first rules of `RULES`."""
+def use(agreement: Agreement | None, *, writes: bool = False) -> Use:
+    """Say whether the figures speak for using the judge, by the first rules of `RULES`.
+
+    Args:
+        agreement: The figures; None if there are no human labels.
+        writes: Whether the judge answers with text, which no labels can be compared with.
+    """
+    if writes:
+        return Use(
+            "not known",
+            "It answers with text, and no figure here says whether a text is right. Let people "
+            "read some hundred of the texts beside their rows.",
+        )
     if agreement is None:
         return Use(
             "not known",
@@ -292,8 +303,9 @@ def _mistake(agreement: Agreement) -> list[str]:
         return []
     return [
         f"Its most frequent mistake: where people say {_named(agreement.labels[human])}, it says "
-        f"{_named(agreement.labels[judge])} ({rows} of {sum(agreement.confusion[human])} such "
-        "rows)."
+        # A word stands between label and number, or a label from right to left would turn both.
+        f"{_named(agreement.labels[judge])}, on {rows} of {sum(agreement.confusion[human])} such "
+        "rows."
     ]
 
 

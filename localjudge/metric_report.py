@@ -162,7 +162,7 @@ class MetricReport:
         texts: Its answers, if they are text.
         confidence: How many verdicts have a confidence in each tenth from 0 to 1; None if none has.
         truncated: How many verdicts come with a text that was cut at its budget.
-        failed: The first rows without a verdict.
+        failed: The first rows without a verdict, of each status as many.
         people: The comparison with human labels; None if there are none for this metric.
     """
 
@@ -195,14 +195,15 @@ class MetricReport:
             texts=_written(written) if written else None,
             confidence=[tenths[place] for place in range(_BINS)] if sure else None,
             truncated=sum(verdict.truncated for verdict in verdicts),
-            failed=[each for each in verdicts if each.status is not Status.OK][:SHOWN],
+            failed=_failed(verdicts),
             people=people,
         )
 
     @property
     def use(self) -> Use:
         """Whether the figures speak for using it."""
-        return use(None if self.people is None else self.people.agreement)
+        agreement = None if self.people is None else self.people.agreement
+        return use(agreement, writes=self.texts is not None)
 
     @property
     def answered(self) -> int:
@@ -232,6 +233,15 @@ def _answers(judged: Judged, answered: Sequence[Verdict], people: People | None)
         )
         for label in labels
     ]
+
+
+def _failed(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    kinds: dict[Status, list[Verdict]] = {}
+    for verdict in verdicts:
+        if verdict.status is not Status.OK:
+            kinds.setdefault(verdict.status, []).append(verdict)
+    # A frequent reason must not hide a rare one.
+    return [each for of_kind in kinds.values() for each in of_kind[: SHOWN // len(kinds)]]
 
 
 def _written(verdicts: Sequence[Verdict]) -> Texts:

@@ -42,6 +42,7 @@ def render(report: Report) -> str:
         "interval": _interval,
         "meaning": glossary.meaning,
         "number": findings.number,
+        "of": lambda rows, one: f"{rows:,} {one}{'' if rows == 1 else 's'}",
         "percent": findings.percent,
         "title_of": glossary.title,
     }

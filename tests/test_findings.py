@@ -86,7 +86,7 @@ def test_people_among_themselves_are_the_most_to_expect(people, judge, tag, said
 def test_faults_name_shares_mistakes_and_the_constant_answer():
     found = " ".join(faults(agreement(figure(0.1, -0.2, 0.3), ((9, 1), (8, 2))), []))
     assert "It answers “right” too often: on 17 of 20 rows, where people do on 10." in found
-    assert "where people say “wrong”, it says “right” (8 of 10 such rows)" in found
+    assert "where people say “wrong”, it says “right”, on 8 of 10 such rows" in found
     assert "answering “right” every time would be right on 50%" in found
 
 

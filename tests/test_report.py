@@ -253,6 +253,8 @@ def test_a_metric_that_answers_with_text_shows_its_first_texts(run):
         for place in range(30)
     ]
     page = report(run(*texts))
+    assert "no figure here says whether a text is right" in page.text
+    assert "Let people label" not in page.text
     assert "texts of 3 to 90 words, 46.5 in the median" in page.text
     assert "The first 20 are shown; 10 are left out." in page.text
 
@@ -263,9 +265,16 @@ def test_rows_that_all_failed_have_reasons_and_no_verdict_on_use(run, people):
     page = report(folder, human)
     assert "It cannot be told whether it agrees with people: no row has a verdict." in page.text
     assert "30 of 30 rows have no verdict." in page.text
-    assert "The first 20 are listed; 10 are left out." in page.text
+    assert "20 are listed, the first of each status; 10 are left out." in page.text
     assert "No value: no row has a verdict." in page.text
     check_markup(page)
+
+
+def test_a_frequent_failure_does_not_hide_a_rare_one(run):
+    rare = Verdict("rare", "check", Status.INPUT_TOO_LONG, error="9,000 tokens")
+    page = report(run(*(failed(str(place)) for place in range(50)), rare))
+    assert "9,000 tokens" in page.text
+    assert "11 are listed, the first of each status; 40 are left out." in page.text
 
 
 def test_one_class_has_figures_with_their_reasons(run, people):
@@ -279,8 +288,8 @@ def test_one_class_has_figures_with_their_reasons(run, people):
 def test_rows_without_a_label_are_counted(run, people):
     folder = run(*(label(str(place), "right" if place % 2 else "wrong") for place in range(9)))
     page = report(folder, people({"id": 1, "label": "wrong"}, {"id": "x", "label": "right"}))
-    assert "1 rows are compared. 8 rows of the run have no label." in page.text
-    assert "1 labels are of rows that are not in the run." in page.text
+    assert "Compared: 1 row. 8 rows of the run without a label." in page.text
+    assert "1 labelled row not in the run." in page.text
 
 
 def test_the_surest_disagreements_come_first_with_texts_and_explanation(run, people, tmp_path):
