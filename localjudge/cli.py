@@ -150,6 +150,10 @@ def run(
     max_failures: Annotated[
         int | None, typer.Option(min=0, help="Stop when more than N rows have failed.")
     ] = None,
+    heads: Annotated[
+        list[Path] | None,
+        typer.Option("--head", help="A folder that `fit` wrote; one for each metric of the run."),
+    ] = None,
     log_file: Annotated[
         Path | None, typer.Option(help="Add to this file what happens, line by line.")
     ] = None,
@@ -243,6 +247,7 @@ def run(
             cache=cache,
             retry_failed=retry_failed,
             max_failures=max_failures,
+            heads=heads or [],
             on_progress=on_progress,
             on_note=note,
         )

@@ -22,8 +22,8 @@ from localjudge.heads import FORMAT, Facts, FigureShape, Head, Reach
 from localjudge.human_labels import read_human
 from localjudge.judge import Judge
 from localjudge.metrics import Metric
-from localjudge.models import find_model
 from localjudge.model_files import fingerprint
+from localjudge.models import find_model
 from localjudge.outcomes import Prompt, Refusal
 from localjudge.records import Row
 from localjudge.statistics.bootstrap import Floats, Ints, Resampling
@@ -308,8 +308,9 @@ def _learning_curve(
             labels, found.argmax(axis=1), [str(n) for n in range(count)], values=values,
             clusters=clusters, resamples=100,
         )  # fmt: skip
-        if figures[name].value is not None:
-            curve[number] = float(figures[name].value)
+        kappa = figures[name].value
+        if kappa is not None:
+            curve[number] = kappa
     return curve
 
 

@@ -104,7 +104,9 @@ class Head:
             if isinstance(state, Failure):
                 results.append(state)
             elif state.shape != self.reach.mean.shape:
-                error = f"hidden states have {state.shape} numbers, the head {self.reach.mean.shape}"
+                error = (
+                    f"hidden states have {state.shape} numbers, the head {self.reach.mean.shape}"
+                )
                 results.append(Failure(error))
             elif not np.isfinite(state).all():
                 results.append(Failure("the model's hidden state is not finite"))

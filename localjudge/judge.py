@@ -12,8 +12,8 @@ from localjudge.answers import Text
 from localjudge.canary import check_engine
 from localjudge.encoding import PromptEncoder, PromptMode
 from localjudge.engines import open_engine
-from localjudge.engines.base import Draft, Engine, Failure
-from localjudge.errors import DataError, TokenizerError
+from localjudge.engines.base import Choice, Draft, Engine, Failure
+from localjudge.errors import TokenizerError
 from localjudge.explanations import PATTERN
 from localjudge.models import load_tokenizer
 from localjudge.offline import go_offline
@@ -26,16 +26,18 @@ from localjudge.outcomes import (
     join,
     parse_answer,
     read_choice,
+    sorted_out,
     think,
     token_count,
     too_long,
 )
 from localjudge.readers import as_rows
 from localjudge.records import Row, Status, Verdict
-from localjudge.tasks import Question, Task, Variant, by_frame
+from localjudge.tasks import Question, Task, Variant, by_frame, questions_of
 from localjudge.truncation import shortened
 
 if TYPE_CHECKING:
+    from localjudge.heads import Head
     from localjudge.metrics import Metric
 
 _WRITTEN = 8  # how many times as long a row takes, about, that the model writes for
@@ -89,6 +91,7 @@ class Judge:
         engine: str = "auto",
         settings: Mapping[str, Any] | None = None,
         prompt_mode: PromptMode = "chat",
+        embed: bool = False,
         **options: Any,
     ) -> Judge:
         """Load a model by its name or folder. No library uses the network from then on.
@@ -98,6 +101,7 @@ class Judge:
             engine: See `open_engine`; `settings` are its further arguments.
             settings: `device`, `dtype`, `engine_args`.
             prompt_mode: `chat` or `raw`.
+            embed: Whether heads decide, which read hidden states; see `open_engine`.
             options: Arguments of `Options`.
 
         Raises:
@@ -110,7 +114,7 @@ class Judge:
         go_offline()
         if asking.think:
             PromptEncoder(load_tokenizer(model), mode=prompt_mode, think=True)
-        opened = open_engine(engine, model, **(settings or {}))
+        opened = open_engine(engine, model, embed=embed, **(settings or {}))
         return cls(opened, prompt_mode=prompt_mode, **options)
 
     @property
@@ -194,7 +198,7 @@ class Judge:
 
     def ask(self, task: Task, rows: Sequence[Row]) -> Asked:
         """Make the prompts of some rows. It needs no engine, and may run while that is at work."""
-        asked = [_questions(task, row) for row in rows]
+        asked = [questions_of(task, row) for row in rows]
         made = self._encode([q for each in asked if not isinstance(each, Refusal) for q in each])
         cut: dict[int, int] = {}
         if task.truncate:
@@ -221,7 +225,9 @@ class Judge:
             if task.explain:
                 prompts, refused = self._explain(prompts)
                 outcomes |= refused
-            outcomes |= self._write(prompts) if self._writes(task) else self._read(prompts, task.head)
+            outcomes |= (
+                self._write(prompts) if self._writes(task) else self._read(prompts, task.head)
+            )
         found = [[a] if isinstance(a, Refusal) else [outcomes[q] for q in a] for a in asked.asked]
         return [
             join(task.metric, row, each, asked.left_out.get(place, 0))
@@ -289,7 +295,7 @@ class Judge:
         """Let the model think; a prompt then goes on to where its answer begins."""
         ids = [prompt.ids for prompt in prompts.values()]
         drafts = self.engine.think(ids, self.options.think_tokens) if prompts else []
-        return _sorted_out(
+        return sorted_out(
             {
                 question: think(prompt, draft)
                 for (question, prompt), draft in zip(prompts.items(), drafts, strict=True)
@@ -306,7 +312,7 @@ class Judge:
         """
         content, budget = self.encoder.content, self.options.explain_tokens
         drafts = self._drafts(prompts, lambda _: (PATTERN, budget))
-        return _sorted_out({q: explain(prompts[q], draft, content) for q, draft in drafts.items()})
+        return sorted_out({q: explain(prompts[q], draft, content) for q, draft in drafts.items()})
 
     def _read(
         self, prompts: Mapping[Question, Prompt], head: Head | None
@@ -355,26 +361,3 @@ class Judge:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _questions(task: Task, row: Row) -> list[Question] | Refusal:
-    try:
-        return task.questions(row)
-    except DataError as error:
-        return Refusal(Status.MISSING_INPUT, f"{error.field}: {error.problem}")
-    except RecursionError:
-        return Refusal(Status.MISSING_INPUT, "a value is nested too deeply")
-
-
-def _sorted_out(
-    written: Mapping[Question, Prompt | Refusal],
-) -> tuple[dict[Question, Prompt], dict[Question, Outcome]]:
-    """Part the prompts that go on from the questions that end here."""
-    going_on: dict[Question, Prompt] = {}
-    failed: dict[Question, Outcome] = {}
-    for question, prompt in written.items():
-        if isinstance(prompt, Refusal):
-            failed[question] = prompt
-        else:
-            going_on[question] = prompt
-    return going_on, failed

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum, isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from localjudge.answers import Value
 from localjudge.engines.base import Choice, Draft, Failure
@@ -98,6 +98,7 @@ class Answer:
 
 
 Outcome = Answer | Refusal
+Asked = TypeVar("Asked")
 
 
 def too_long(made: Iterable[Prompt | Refusal]) -> bool:
@@ -150,6 +151,20 @@ def explain(prompt: Prompt, draft: Draft | Failure, content: ContentTokenizer) -
     except (ValueError, TokenizerError) as error:
         return _unreadable(Status.INVALID_OUTPUT, str(error), prompt, draft)
     return replace(prompt, ids=ids, explanation=explanation)
+
+
+def sorted_out(
+    written: Mapping[Asked, Prompt | Refusal],
+) -> tuple[dict[Asked, Prompt], dict[Asked, Outcome]]:
+    """Part the prompts that go on from the questions that end here."""
+    going_on: dict[Asked, Prompt] = {}
+    failed: dict[Asked, Outcome] = {}
+    for question, prompt in written.items():
+        if isinstance(prompt, Refusal):
+            failed[question] = prompt
+        else:
+            going_on[question] = prompt
+    return going_on, failed
 
 
 def parse_answer(prompt: Prompt, draft: Draft | Failure) -> Outcome:

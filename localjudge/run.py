@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     import datasets
     import pandas as pd
 
+    from localjudge.heads import Head
+
 _ASIDE = ("name", "path", "description", "inputs")  # no verdict depends on these parts of a metric
 _PACKAGES = ("localjudge-llm", "torch", "transformers", "tokenizers", "outlines", "outlines_core")
 
@@ -88,6 +90,7 @@ def run_file(
     cache: str | PathLike[str] | None = None,
     retry_failed: bool = True,
     max_failures: int | None = None,
+    heads: Sequence[str | PathLike[str]] = (),
     on_progress: Callable[[Progress], None] = lambda _: None,
     on_note: Callable[[str], None] = lambda _: None,
     open_judge: Callable[..., Judge] = Judge.open,
@@ -116,6 +119,8 @@ def run_file(
             keep new ones in; only those that are `ok`.
         retry_failed: Judge the rows again that an earlier start left without a verdict.
         max_failures: Stop when more verdicts than that have failed since this start.
+        heads: Folders of fitted heads, which decide in place of the model's own probabilities; one
+            for each metric, or none at all.
         on_progress: Called when judging begins, and after every chunk of rows.
         on_note: Called with one line on what was decided: the engine, the longest prompt.
         open_judge: Called as `Judge.open` to load the model.
@@ -148,6 +153,7 @@ def run_file(
     columns = _columns(metrics, mapping or {})
     inputs = {name for metric in metrics for name in metric.inputs}
     _check_inputs(inputs, asking.truncate, "truncate")
+    fitted = _heads(metrics, heads, asking)
     table = open_table(data, data_format=data_format, split=split, id_column=id_column, limit=limit)
     check = check_data(table, _required(metrics, columns, mapping or {}), Path(out))
     folder = find_model(model)
@@ -161,6 +167,7 @@ def run_file(
         "engine": {"name": engine, **(settings or {})},
         "prompt_mode": prompt_mode,
         "options": asdict(asking),
+        **({"heads": {name: head.facts.tensors for name, head in fitted.items()}} if heads else {}),
         "info": {
             "data": str(table.source.path.resolve() if table.source.path else table.source.name),
             "data_mark": check.mark,
@@ -191,21 +198,29 @@ def run_file(
                             engine=engine,
                             settings=settings,
                             prompt_mode=prompt_mode,
+                            **({"embed": True} if heads else {}),
                             **asdict(asking),
                         )
                     )
                     room = judge.engine.context_length
                     on_note(f"up to {room} tokens for a prompt and its answer")
-                    judge.check_engine()
+                    for metric in metrics if heads else ():
+                        fitted[metric.name].check(metric, judge.judged_by(fingerprint(folder.path)))
+                    if not heads:
+                        judge.check_engine()
                     store.bind(judge.fingerprint)
                     judged_by = {
                         **{name: config[name] for name in ("model", "prompt_mode", "options")},
+                        **({"heads": config["heads"]} if heads else {}),
                         "fingerprint": judge.fingerprint,
                         "context_length": judge.engine.context_length,
                         "engine_args": (settings or {}).get("engine_args"),
                         "version": _version("localjudge-llm"),
                     }
-                    tasks = [judge.prepare(metric, columns[metric.name]) for metric in metrics]
+                    tasks = [
+                        judge.prepare(metric, columns[metric.name], fitted.get(metric.name))
+                        for metric in metrics
+                    ]
                     loop = Loop(judge, store, known, judged_by, retry_failed, max_failures)
                     loop.run(tasks, checked_rows(table, checked), progress)
             tallies = store.tallies()
@@ -217,6 +232,31 @@ def run_file(
             store.finish()
         now = progress.now
         return RunResult(store.folder, check.rows, tallies, now.judged, now.seconds, now.reused)
+
+
+def _heads(
+    metrics: Sequence[Metric], folders: Sequence[str | PathLike[str]], asking: Options
+) -> dict[str, Head]:
+    """Load the heads, one for each metric, or none."""
+    from localjudge.heads import Head
+
+    if not folders:
+        return {}
+    if asking != Options(truncate=asking.truncate):
+        raise ConfigError(
+            "a head decides in one reading: without explanation, thinking, guided decoding or "
+            "orders of labels",
+            field="head",
+        )
+    heads = {head.facts.metric: head for head in map(Head.load, folders)}
+    names = [metric.name for metric in metrics]
+    if len(heads) < len(folders) or heads.keys() != set(names):
+        raise ConfigError(
+            f"heads for {', '.join(sorted(heads))}, and metrics {', '.join(names)}",
+            field="head",
+            hint="give one head for each metric of the run",
+        )
+    return heads
 
 
 def _columns(metrics: Sequence[Metric], mapping: Mapping[str, str]) -> dict[str, Mapping[str, str]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from localjudge import explanations
 from localjudge.answers import Closed, Labels, Open, Text, Value, pattern_of
 from localjudge.encoding import PromptEncoder, PromptFrame
-from localjudge.errors import ConfigError, MetricError, TokenizerError
+from localjudge.errors import ConfigError, DataError, MetricError, TokenizerError
 from localjudge.messages import Messages
 from localjudge.metrics import Metric
 from localjudge.outcomes import Refusal
@@ -319,3 +319,13 @@ def _label_list(value: object) -> tuple[str, ...] | None:
     if not isinstance(value, list) or not all(isinstance(label, str) for label in value):
         return None
     return tuple(value) or None
+
+
+def questions_of(task: Task, row: Row) -> list[Question] | Refusal:
+    """Return what to ask about a row, or why nothing can be asked."""
+    try:
+        return task.questions(row)
+    except DataError as error:
+        return Refusal(Status.MISSING_INPUT, f"{error.field}: {error.problem}")
+    except RecursionError:
+        return Refusal(Status.MISSING_INPUT, "a value is nested too deeply")

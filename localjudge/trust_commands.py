@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -144,6 +144,62 @@ def apply(
     path, total, changed = apply_calibration(folder, calibration, out)
     print(f"{total:,} verdicts calibrated; {changed:,} have another answer than before")
     print(path)
+
+
+@app.command()
+def fit(
+    metric: Annotated[str, typer.Argument(help="A shipped metric by name, or a file by path.")],
+    data: Annotated[Path, typer.Option(help="Rows with labels: .jsonl, .csv, .tsv or .parquet.")],
+    model: Annotated[str, typer.Option(help="Name of an installed model, or a model folder.")],
+    out: Annotated[Path, typer.Option(help="The folder of the head.")],
+    label_column: Annotated[str, typer.Option(help="Column of the labels.")] = "label",
+    id_column: _IdColumn = None,
+    map_labels: _MapLabels = None,
+    mapping: Annotated[
+        list[str] | None,
+        typer.Option("--map", help="INPUT=COLUMN, where a metric's default does not fit."),
+    ] = None,
+    group_column: Annotated[
+        str | None,
+        typer.Option(help="Column of rows that belong together, which are never parted."),
+    ] = None,
+    engine: Annotated[
+        Literal["auto", "transformers", "vllm"],
+        typer.Option(help="What runs the model; auto takes what suits this machine."),
+    ] = "auto",
+    seed: _Seed = 0,
+) -> None:
+    """Fit a judge for one metric: a linear head on the model's last hidden state.
+
+    The figures come from cross-validation. If the head says no more than the labels' shares alone,
+    no head is written and the exit code is 1. Judge with it by `run --head`.
+    """
+    from localjudge.head_fitting import fit_head
+    from localjudge.head_tables import print_fitted
+    from localjudge.library import find_metric
+
+    fitted = fit_head(
+        find_metric(metric),
+        data,
+        model=model,
+        label_column=label_column,
+        id_column=id_column,
+        group_column=group_column,
+        map_labels=_mapping(map_labels),
+        mapping=pairs(mapping or [], "--map", "INPUT=COLUMN"),
+        engine=engine,
+        seed=seed,
+        on_rows=lambda number: print(f"  {number:,} rows read", file=sys.stderr),
+    )
+    print_fitted(fitted)
+    if not fitted.worth_it:
+        print(
+            "no head is written: beyond chance, it says no more than the labels' shares alone",
+            file=sys.stderr,
+        )
+        raise typer.Exit(1)
+    fitted.head.save(out)
+    print(out)
 
 
 @app.command()

@@ -39,6 +39,7 @@ def open_engine(
     model: str | PathLike[str],
     *,
     engine_args: Mapping[str, str] | None = None,
+    embed: bool = False,
     **settings: Any,
 ) -> Engine:
     """Load `model` (a name or a folder) into the engine called `name`, under supervision.
@@ -48,6 +49,7 @@ def open_engine(
         model: Name or folder of a model.
         engine_args: Further options of the engine, as text: those of vLLM's `EngineArgs`, or
             `batch_tokens` of the transformers engine.
+        embed: Whether hidden states are to be read. vLLM can then do nothing else.
         settings: Arguments of the engine's class.
 
     Raises:
@@ -71,7 +73,9 @@ def open_engine(
     if name == "vllm":
         from localjudge.engines.vllm import VllmEngine
 
-        return SupervisedEngine(lambda: VllmEngine(folder, engine_args=given, **settings))
+        return SupervisedEngine(
+            lambda: VllmEngine(folder, engine_args=given, embed=embed, **settings)
+        )
 
     from localjudge.engines.transformers import TransformersEngine
 

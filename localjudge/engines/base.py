@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, fsum, log
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from transformers import PreTrainedTokenizerFast
 
     from localjudge.tree import AnswerTree
 
 TokenIds = Sequence[int]
+State: TypeAlias = "NDArray[np.float32]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,14 @@ class Engine(Protocol):
         """Continue each prompt, greedily, by any text, up to the first control token.
 
         That token is not part of the draft, whose finish reason it makes `stop`.
+        """
+        ...
+
+    def embed(self, prompts: Sequence[TokenIds]) -> list[State | Failure]:
+        """Read the model's last hidden state, behind its final norm, at each prompt's last token.
+
+        It is what the model's last layer turns into the probabilities of the next token: float32,
+        shape (hidden size,). The prompts are those of `choose`.
         """
         ...
 

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from math import log
 from typing import TYPE_CHECKING, Any
 
-from localjudge.engines.base import Choice, Draft, Failure, TokenIds
+from localjudge.engines.base import Choice, Draft, Failure, State, TokenIds
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -91,6 +91,16 @@ class ScriptedEngine:
                 said = Draft(self.tokenizer.decode(ids), tuple(ids), reason)
             results.append(said)
         return results
+
+    def embed(self, prompts: Sequence[TokenIds]) -> list[State | Failure]:
+        """Return 16 numbers that a hash of the ids makes: the same prompt gives the same ones."""
+        import numpy as np
+
+        seeds = (
+            blake2b(array("I", prompt).tobytes(), digest_size=8).digest() for prompt in prompts
+        )
+        sources = (np.random.default_rng(int.from_bytes(seed)) for seed in seeds)
+        return [source.normal(size=16).astype(np.float32) for source in sources]
 
     def close(self) -> None:
         """Do nothing: there is no model to free."""

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from localjudge.engines.base import Choice, Draft, Engine, Failure, TokenIds
+from localjudge.engines.base import Choice, Draft, Engine, Failure, State, TokenIds
 from localjudge.errors import EngineError
 
 if TYPE_CHECKING:
@@ -70,6 +70,10 @@ class SupervisedEngine:
     def think(self, prompts: Sequence[TokenIds], max_tokens: int) -> list[Draft | Failure]:
         """Do what the engine's `think` does."""
         return self._ask(prompts, lambda engine, batch: engine.think(batch, max_tokens))
+
+    def embed(self, prompts: Sequence[TokenIds]) -> list[State | Failure]:
+        """Do what the engine's `embed` does."""
+        return self._ask(prompts, lambda engine, batch: engine.embed(batch))
 
     def close(self) -> None:
         """Free the model. It is not opened again."""

@@ -1,8 +1,7 @@
 """The embedded engine: a transformers model on CPU or one GPU.
 
 The prompts of a metric begin alike. What they share is run through the model once, and its keys
-and values serve every batch; per row only the part behind it is computed, and of that only the
-last position's logits.
+and values serve every batch; per row only what is behind it is computed, and its last logits.
 """
 
 from __future__ import annotations
@@ -19,12 +18,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from localjudge.engines.attention import attend_plainly, share_attention
-from localjudge.engines.base import Choice, Draft, Failure, TokenIds
+from localjudge.engines.base import Choice, Draft, Failure, State, TokenIds
 from localjudge.engines.batches import FAILED, batches, in_halves, raise_if_dead
 from localjudge.engines.drafts import NanWatch, finished_draft
 from localjudge.engines.prefix import (
+    APART,
     Prefix,
     common,
+    distance,
     move_right,
     padded_right,
     shared_beginning,
@@ -51,9 +52,6 @@ _KEPT_INDEXES = 32  # of patterns: rows with labels of their own would bring eve
 _WORTH_SHARING = 16  # tokens
 _WRITING = 8  # writing reads all weights for each token, so its batches may be so much larger
 
-# How far results by way of a prefix may be from plain ones, relative to their spread. Of models
-# that work, float32 gives 1e-5 at most, half precision 0.04.
-_APART = {torch.float32: 1e-3, torch.bfloat16: 0.2, torch.float16: 0.2}
 
 Result = TypeVar("Result")
 
@@ -132,6 +130,16 @@ class TransformersEngine:
         values = iter(self._in_batches(sequences, 0, self.batch_tokens, read))
         return [_joined(tree, [next(values) for _ in tree.branches]) for tree in trees]
 
+    def embed(self, prompts: Sequence[TokenIds]) -> list[State | Failure]:
+        """Read what the model's last layer is given behind each prompt."""
+
+        def read(batch: list[int], prefix: Prefix) -> list[State | Failure]:
+            with self._head.keeping_states() as states:
+                self._logits([prompts[index] for index in batch], prefix)
+            return [*states[0][:, -1].cpu().numpy()]
+
+        return self._in_batches(prompts, 0, self.batch_tokens, read)
+
     def write(
         self, prompts: Sequence[TokenIds], pattern: str, max_tokens: int
     ) -> list[Draft | Failure]:
@@ -173,7 +181,7 @@ class TransformersEngine:
         return self._in_batches(prompts, max_tokens, _WRITING * self.batch_tokens, continued)
 
     def close(self) -> None:
-        """Free the model and the GPU memory it held. A second call does nothing."""
+        """Free the model and its memory. A second call does nothing."""
         with self._lock:
             if self._closed:
                 return
@@ -336,7 +344,7 @@ class TransformersEngine:
             prefix = self._shared_prefix(sequences)
             self._generate(sequences, prefix, max_new_tokens=1, logits_processor=[keep])
             ways = (self._logits(sequences, prefix), *written)
-            apart = max(_apart(logits, plain) for logits in ways)
+            apart = max(distance(logits, plain) for logits in ways)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # a model that is built otherwise can raise anything
@@ -344,7 +352,7 @@ class TransformersEngine:
         finally:
             self._prefixes.clear()
         return (
-            f"its results depend on the batch, by {apart:.2g}" if apart > _APART[self.dtype] else ""
+            f"its results depend on the batch, by {apart:.2g}" if apart > APART[self.dtype] else ""
         )
 
     def _unsupported(self, path: str, why: str) -> EngineError:
@@ -360,10 +368,3 @@ def _joined(tree: AnswerTree, values: Sequence[list[float] | Failure]) -> Choice
     """Return the choice that was read at all branches of a tree, or the first failure there."""
     failed = next((value for value in values if isinstance(value, Failure)), None)
     return failed or tree.choice([value for value in values if not isinstance(value, Failure)])
-
-
-def _apart(logits: torch.Tensor, plain: torch.Tensor) -> float:
-    """Return how far two results are apart, relative to the spread of the plain one."""
-    # Some models forbid tokens by logits of minus infinity; NaN is no question of architecture.
-    a, b = (x.log_softmax(dim=-1).nan_to_num(0.0).clamp(min=-100) for x in (logits, plain))
-    return float((a - b).norm() / (b - b.mean()).norm().clamp(min=1e-6))

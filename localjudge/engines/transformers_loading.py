@@ -49,6 +49,7 @@ class Float32Head(nn.Module):
         # a GPU does it in no time, and its memory is dear.
         self._float32 = head.weight.detach().float() if head.weight.device.type == "cpu" else None
         self._columns: torch.Tensor | None = None
+        self._states: list[torch.Tensor] | None = None
 
     @contextmanager
     def reading(self, columns: torch.Tensor) -> Iterator[None]:
@@ -59,12 +60,25 @@ class Float32Head(nn.Module):
         finally:
             self._columns = None
 
+    @contextmanager
+    def keeping_states(self) -> Iterator[list[torch.Tensor]]:
+        """Within it, keep what the layer is given, float32, in the list; the logits are nothing."""
+        kept: list[torch.Tensor] = []
+        self._states = kept
+        try:
+            yield kept
+        finally:
+            self._states = None
+
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return float32 logits; on a GPU the weight is converted piece by piece."""
         if self._columns is not None:
             rows = torch.arange(len(hidden), device=hidden.device)
             hidden = hidden[rows, self._columns].unsqueeze(1)
         hidden = hidden.float()
+        if self._states is not None:
+            self._states.append(hidden)
+            return hidden[..., :1]
         weight = self.weight if self._float32 is None else self._float32
         pieces = [hidden @ part.float().T for part in torch.split(weight, _HEAD_ROWS)]
         logits = torch.cat(pieces, dim=-1)

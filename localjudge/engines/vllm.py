@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localjudge.engines.base import Choice, Draft, Failure, TokenIds
+from localjudge.engines.base import Choice, Draft, Failure, State, TokenIds
 from localjudge.engines.checkpoint import stop_ids
 from localjudge.engines.drafts import finished_draft
 from localjudge.engines.engine_args import parse_engine_args
@@ -54,6 +54,8 @@ class VllmEngine:
             CPU it keeps the checkpoint's, or takes float32 where half precision is slow.
         engine_args: Further options of vLLM, as text; see `parse_engine_args`.
         own_process: Whether the model runs in a process of its own; by default as said above.
+        embed: Whether it is loaded to read hidden states: vLLM then can do nothing else with it,
+            and without, it cannot do that.
 
     Attributes:
         llm: vLLM's own object, or None once the engine is closed.
@@ -74,6 +76,7 @@ class VllmEngine:
         dtype: str = "auto",
         engine_args: Mapping[str, str] | None = None,
         own_process: bool | None = None,
+        embed: bool = False,
     ) -> None:
         if dtype not in _DTYPES:
             raise ConfigError(f"{dtype!r} is not {', '.join(_DTYPES)}", field="dtype")
@@ -86,8 +89,14 @@ class VllmEngine:
         self.tokenizer = load_tokenizer(path)
         self._content = ContentTokenizer(self.tokenizer)
         self.llm: LLM | None = load_llm(
-            path, dtype=dtype, given=given, on_cpu=on_cpu, in_process=self._in_process
+            path,
+            dtype=dtype,
+            given=given,
+            on_cpu=on_cpu,
+            in_process=self._in_process,
+            embed=embed,
         )
+        self._embeds = embed
         self._known = known = range(self.llm.model_config.get_vocab_size())
         self._stop_ids = frozenset(filter(known.__contains__, stop_ids(path, self.tokenizer)))
         self._unspoken = [i for i in _unspoken_ids(self.tokenizer, self._content) if i in known]
@@ -149,6 +158,28 @@ class VllmEngine:
         )
         return self._drafts(prompts, params, stops)
 
+    def embed(self, prompts: Sequence[TokenIds]) -> list[State | Failure]:
+        """Read the hidden state behind each prompt's last token; see `load_llm`."""
+        if self.llm is None:
+            raise EngineError("the engine is closed")
+        if not self._embeds:
+            raise EngineError("vLLM was loaded to answer, not to read hidden states")
+        from vllm.exceptions import VLLMClientError
+
+        asked = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
+        try:
+            with woken_by_death(self.llm):
+                outputs = self.llm.encode(asked, pooling_task="embed", use_tqdm=False)
+        except (VLLMClientError, ValueError) as error:
+            if len(prompts) == 1:
+                return [Failure(f"vLLM refuses the prompt: {error}")]
+            return [each for prompt in prompts for each in self.embed([prompt])]
+        except Exception as error:  # whatever it is, vLLM's state is unknown behind it
+            raise EngineError(f"vLLM failed: {one_line(error)}") from error
+        if [output.prompt_token_ids for output in outputs] != [[*prompt] for prompt in prompts]:
+            raise EngineError("vLLM returned results for other prompts than it was given")
+        return [output.outputs.data.float().numpy() for output in outputs]
+
     def _drafts(
         self, prompts: Sequence[TokenIds], params: SamplingParams, stops: Set[int]
     ) -> list[Draft | Failure]:
@@ -175,6 +206,8 @@ class VllmEngine:
 
         if self.llm is None:
             raise EngineError("the engine is closed")
+        if self._embeds:
+            raise EngineError("vLLM was loaded to read hidden states, and cannot answer")
         refused: dict[int, Failure] = {}
         try:
             for index, (prompt, each) in enumerate(zip(prompts, params, strict=True)):

@@ -48,7 +48,13 @@ def import_vllm() -> bool:
 
 
 def load_llm(
-    path: Path, *, dtype: str, given: Mapping[str, Any], on_cpu: bool, in_process: bool
+    path: Path,
+    *,
+    dtype: str,
+    given: Mapping[str, Any],
+    on_cpu: bool,
+    in_process: bool,
+    embed: bool = False,
 ) -> LLM:
     """Load the model with its last layer in float32, or as it is where vLLM cannot do that.
 
@@ -58,6 +64,8 @@ def load_llm(
         given: Further arguments of vLLM's `EngineArgs`, before which ours give way.
         on_cpu: What `import_vllm` returned.
         in_process: Whether the model runs in this process, instead of one of vLLM's own.
+        embed: Whether to read the hidden state of the last position, behind the final norm and as
+            it is, in place of answers.
 
     Raises:
         EngineError: the model cannot be loaded, or cannot run.
@@ -81,6 +89,7 @@ def load_llm(
         "use_tqdm_on_load": False,
         "worker_extension_cls": "localjudge.engines.vllm_guard.Guard",
         **(_cpu_settings(path) if on_cpu else {}),
+        **(_embedding() if embed else {}),
         **given,
     }
     overrides = dict(settings.pop("hf_overrides", {}))
@@ -93,6 +102,13 @@ def load_llm(
         if not quantised or "head_dtype" in overrides:
             raise
     return _load(settings | {"hf_overrides": overrides}, in_process)
+
+
+def _embedding() -> dict[str, Any]:
+    from vllm.config import PoolerConfig
+
+    pooler = PoolerConfig(seq_pooling_type="LAST", use_activation=False)
+    return {"runner": "pooling", "convert": "embed", "pooler_config": pooler}
 
 
 @contextmanager
