@@ -100,11 +100,9 @@ class Calibrated:
         Either its log loss is lower, or it is no higher and the answers agree with people's: by
         their shares alone kappa is 0.
         """
-        if self.kind == BASE_RATE or self.gain.low is None or self.gain.high is None:
-            return False
         kappa = self.calibrated.get("kappa_quadratic", self.calibrated["kappa"])
-        agrees = kappa.low is not None and kappa.low > 0
-        return self.gain.low > 0 or (agrees and self.gain.high > 0)
+        no_loss = self.gain.high is None or self.gain.high > 0
+        return self.kind != BASE_RATE and (self.gain.above(0) or (kappa.above(0) and no_loss))
 
 
 def kinds(*, scale: bool) -> list[Kind]:

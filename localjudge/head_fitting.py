@@ -36,7 +36,7 @@ from localjudge.tasks import Task
 LEAST_ROWS = 20
 LEAST_OF_LABEL = 5
 SHOWN = ("accuracy", "balanced_accuracy", "kappa", "kappa_quadratic", "log_loss")
-_STRENGTHS = (3000.0, 1000.0, 300.0, 100.0, 30.0)
+_STRENGTHS = (3000.0, 1000.0, 300.0, 100.0, 30.0, 10.0)
 _CURVE = (25, 50, 100, 200, 400, 800, 1600)
 
 Figures = Mapping[str, Figure]
@@ -85,9 +85,8 @@ class Fitted:
         """Whether the head says more than the labels' shares alone, beyond chance."""
         fitted = self.figures["fitted"]
         kappa = fitted.get("kappa_quadratic", fitted["kappa"])
-        agrees = kappa.low is not None and kappa.low > 0
-        gains = self.gain.low is not None and self.gain.low > 0
-        return gains or (agrees and self.gain.high is not None and self.gain.high > 0)
+        no_loss = self.gain.high is None or self.gain.high > 0
+        return self.gain.above(0) or (kappa.above(0) and no_loss)
 
 
 def fit_head(

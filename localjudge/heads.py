@@ -148,7 +148,7 @@ class Head:
             "offsets": fit.bias if isinstance(fit, Softmax) else fit.thresholds,
             "mean": self.reach.mean,
             "spread": self.reach.spread,
-            "farthest": np.array(self.reach.farthest),
+            "farthest": np.array([self.reach.farthest]),
         }
         data = save({name: np.ascontiguousarray(each) for name, each in tensors.items()})
         path = Path(folder)
@@ -233,7 +233,7 @@ def _read(data: bytes, facts: Facts, path: Path) -> tuple[Fit, Reach]:
         "offsets": (labels - facts.ordinal,),
         "mean": (width,),
         "spread": (width,),
-        "farthest": (),
+        "farthest": (1,),
     }
     sound = found.keys() == shapes.keys() and all(
         each.shape == shapes[name] and each.dtype == np.float64 and np.isfinite(each).all()
@@ -245,7 +245,7 @@ def _read(data: bytes, facts: Facts, path: Path) -> tuple[Fit, Reach]:
         raise DataError("no head: thresholds do not ascend", path=path, hint=_AGAIN)
     weights, offsets = found["weights"], found["offsets"]
     fit: Fit = Ordinal(weights, offsets) if facts.ordinal else Softmax(weights, offsets)
-    return fit, Reach(found["mean"], found["spread"], float(found["farthest"]))
+    return fit, Reach(found["mean"], found["spread"], float(found["farthest"][0]))
 
 
 def _short(text: str) -> str:

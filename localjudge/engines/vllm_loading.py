@@ -183,8 +183,12 @@ def _load(settings: Mapping[str, Any], in_process: bool) -> LLM:
         raise _load_error(error, settings) from error
     try:
         # Not all that can go wrong goes wrong before the first request.
-        first = SamplingParams(max_tokens=1, temperature=0, detokenize=False)
-        llm.generate([{"prompt_token_ids": [0]}], first, use_tqdm=False)
+        asked = [{"prompt_token_ids": [0]}]
+        if settings.get("runner") == "pooling":
+            llm.encode(asked, pooling_task="embed", use_tqdm=False)
+        else:
+            first = SamplingParams(max_tokens=1, temperature=0, detokenize=False)
+            llm.generate(asked, first, use_tqdm=False)
     except Exception as error:
         shut_llm(llm, in_process)
         raise _load_error(error, settings) from error

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+NO_SPREAD = "no spread"
+
 _BATCH = 400_000  # weights at a time: a few arrays of them fit into a CPU's cache
 _GROUPS = 500
 _UNDEFINED_SHARE = 0.05
@@ -98,7 +100,7 @@ def interval(value: float, drawn: Floats, left_out: Floats) -> Interval:
         undefined = len(drawn) - len(defined)
         return None, None, None, f"undefined in {undefined} of {len(drawn)} resamples"
     if np.ptp(defined) <= _ROUNDING * np.abs(defined).max():
-        return None, None, None, "no spread: every resample has the same value"
+        return None, None, None, f"{NO_SPREAD}: every resample has the same value"
     tails = _corrected_tails(value, defined, left_out)
     low, high = np.quantile(defined, tails or (_TAIL, 1 - _TAIL))
     return float(low), float(high), "bca" if tails else "percentile", None

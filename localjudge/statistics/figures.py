@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.statistics.bootstrap import Floats, Ints, Resampling, interval
+from localjudge.statistics.bootstrap import NO_SPREAD, Floats, Ints, Resampling, interval
 
 __all__ = ["Figure", "Floats", "Ints", "Statistic", "estimate", "joined", "mean_of_defined"]
 __all__ += ["on_rows", "quotient"]
@@ -39,6 +39,17 @@ class Figure:
     high: float | None = None
     method: Literal["bca", "percentile", "wilson", "fieller", "student"] | None = None
     reason: str | None = None
+
+    def above(self, level: float) -> bool:
+        """Say whether the figure is above a level, by its whole interval.
+
+        Where all resamples have the value itself, by that; without any interval, it is not.
+        """
+        if self.value is None or (
+            self.low is None and not (self.reason or "").startswith(NO_SPREAD)
+        ):
+            return False
+        return (self.value if self.low is None else self.low) > level
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figure as plain values."""
