@@ -1,11 +1,12 @@
 """How far do the shipped metrics agree with people, with given models?
 
 Every metric judges a sample of each file of human-labelled rows that `datasets.toml` gives it, in
-four ways on the same model and rows:
+five ways on the same model and rows:
 
     raw         `localjudge run`, as it is
     calibrated  its probabilities, calibrated on other rows of the file (cross-validation; rows of
                 one group, such as a document, are never on both sides)
+    fitted      a linear head on its last hidden state, fitted on other rows in the same way
     free_text   the model answers freely and the answer is parsed
     majority    every row gets the most frequent label, whose share is its probability
 
@@ -43,6 +44,7 @@ from localjudge.calibration import cross_calibrated  # noqa: E402
 from localjudge.compared import Compared, compare  # noqa: E402
 from localjudge.engines.base import Failure  # noqa: E402
 from localjudge.errors import LocaljudgeError  # noqa: E402
+from localjudge.head_fitting import fit_head  # noqa: E402
 from localjudge.judge import Judge  # noqa: E402
 from localjudge.outcomes import Refusal  # noqa: E402
 from localjudge.outputs import replacing  # noqa: E402
@@ -53,7 +55,7 @@ from localjudge.statistics.figures import Figure  # noqa: E402
 from localjudge.statistics.judging import judge_figures  # noqa: E402
 
 FREE_TOKENS = 48  # of a free answer; the JSON answers need about ten
-WAYS = ("raw", "calibrated", "free_text", "majority")
+WAYS = ("raw", "calibrated", "fitted", "free_text", "majority")
 Figures = Mapping[str, Figure]
 
 
@@ -116,11 +118,16 @@ class Judges:
     def __init__(self, model: str, engine: str) -> None:
         self.model, self.engine = model, engine
         self._judge: Judge | None = None
+        self._embeds = False
 
-    def open(self, *arguments: Any, **settings: Any) -> Judge:
-        """Do what `Judge.open` does, once."""
+    def open(self, *arguments: Any, embed: bool = False, **settings: Any) -> Judge:
+        """Do what `Judge.open` does, once; again where vLLM is to do what it was not opened for."""
+        if self._judge is not None and embed != self._embeds and self._judge.engine.name == "vllm":
+            self._judge.close()
+            self._judge = None
         if self._judge is None:
-            self._judge = KeptJudge.open(*arguments, **settings)
+            self._judge = KeptJudge.open(*arguments, embed=embed, **settings)
+            self._embeds = embed
         return self._judge
 
     def close(self) -> None:
@@ -144,6 +151,9 @@ def of_file(
         for row, group in zip(rows, groups, strict=True)
     ]
     human.write_text("".join(json.dumps(row) + "\n" for row in labels), encoding="utf-8")
+    labelled = folder / "labelled.jsonl"
+    both = (row | {"group": group} for row, group in zip(rows, groups, strict=True))
+    labelled.write_text("".join(json.dumps(row) + "\n" for row in both), encoding="utf-8")
     run_file(
         [data.metric],
         path,
@@ -168,6 +178,22 @@ def of_file(
             found["calibrated"] = _plain(_figures(compared, calibrated, probabilities))
         except LocaljudgeError as error:
             found["calibrated"] = {"reason": str(error).splitlines()[0]}
+    if "fitted" in options.ways:
+        try:
+            fitted = fit_head(
+                data.metric,
+                labelled,
+                model=judges.model,
+                group_column="group",
+                mapping=data.mapping,
+                engine=judges.engine,
+                seed=options.seed,
+                open_judge=judges.open,
+            )
+            found["fitted"] = _plain(fitted.figures["fitted"])
+            found["curve"] = {str(count): kappa for count, kappa in fitted.curve.items()}
+        except LocaljudgeError as error:
+            found["fitted"] = {"reason": str(error).splitlines()[0]}
     if "free_text" in options.ways:
         answers = free_text(data, rows, judges, folder / "free_text.jsonl")
         places = {answer: place for place, answer in enumerate(compared.labels)}

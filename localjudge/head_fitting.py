@@ -246,16 +246,14 @@ def _fitted(
         )
         sides = {"raw": raw, "calibrated": calibrated, **sides}
     figures = {
-        side: _shown(
-            judge_figures(
-                labels,
-                found.argmax(axis=1),
-                names,
-                values=values,
-                distributions=found,
-                clusters=clusters,
-                seed=seed,
-            )
+        side: judge_figures(
+            labels,
+            found.argmax(axis=1),
+            names,
+            values=values,
+            distributions=found,
+            clusters=clusters,
+            seed=seed,
         )
         for side, found in sides.items()
     }
@@ -273,7 +271,7 @@ def _fitted(
         counts=dict(zip(names, counts, strict=True)),
         data=data,
         figures={
-            side: {name: FigureShape(**figure.to_dict()) for name, figure in each.items()}
+            side: {name: FigureShape(**figure.to_dict()) for name, figure in shown(each).items()}
             for side, each in figures.items()
         },
         curve={str(number): kappa for number, kappa in curve.items()},
@@ -332,7 +330,8 @@ def _check_counts(metric: str, names: Sequence[str], labels: Sequence[int]) -> N
     )
 
 
-def _shown(figures: Figures) -> dict[str, Figure]:
+def shown(figures: Figures) -> dict[str, Figure]:
+    """Return the figures that a head is judged by."""
     return {name: figures[name] for name in SHOWN if name in figures}
 
 

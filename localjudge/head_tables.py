@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from localjudge.agreement_tables import side_by_side
-from localjudge.head_fitting import Fitted
+from localjudge.head_fitting import Fitted, shown
 from localjudge.terminal import console
 
 
@@ -23,7 +23,8 @@ def print_fitted(fitted: Fitted) -> None:
     ends = "" if gain.low is None else f" (95% interval {gain.low:.3f} to {gain.high:.3f})"
     out.print(Text(f"  gain      {gain.value:.3f} of log loss over the labels' shares{ends}"))
     out.print("\n  By cross-validation, each row judged by a head made without it:")
-    out.print(side_by_side(list(fitted.figures.items())))
+    sides = [(side, shown(figures)) for side, figures in fitted.figures.items()]
+    out.print(side_by_side(sides))
     if fitted.curve:
         out.print("\n  With fewer labels, kappa (weighted by squares for scales):")
         points = ", ".join(f"{number}: {kappa:.2f}" for number, kappa in fitted.curve.items())

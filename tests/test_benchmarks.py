@@ -173,9 +173,10 @@ def test_agreement_compares_every_way_and_goes_on_where_it_was_stopped(
             assert figure["low"] is None or figure["low"] <= figure["value"] <= figure["high"]
         assert ways["raw"]["coverage"]["value"] == 1
         assert ways["majority"]["kappa"]["value"] == 0
-        figures = ways["calibrated"]
-        assert figures["coverage"]["value"] == 1
+        assert ways["calibrated"]["coverage"]["value"] == 1
         assert (out / f"{toy.name}-transformers" / name / "report.html").exists()
+    assert found["text_sentiment-vader"]["fitted"]["coverage"]["value"] == 1
+    assert "too few labels" in found["llm_text_frustration"]["fitted"]["reason"]
     judged = out / f"{toy.name}-transformers" / "text_sentiment-vader" / "run" / "verdicts.jsonl"
     before = judged.stat().st_mtime_ns
     run("agreement.py", *options, "--only", "text_sentiment-vader", home=tmp_path)
