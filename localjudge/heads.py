@@ -113,7 +113,8 @@ class Head:
             else:
                 row = state.astype(np.float64)[None]
                 log_probs = self.fit.log_probabilities(row)[0]
-                results.append(Choice(tuple(map(float, log_probs)), of_head=True))
+                reach = float(self.reach.distances(row)[0]) / self.reach.farthest
+                results.append(Choice(tuple(map(float, log_probs)), reach=reach))
         return results
 
     def check(self, metric: Metric, judged_by: Mapping[str, str]) -> None:
@@ -239,7 +240,7 @@ def _read(data: bytes, facts: Facts, path: Path) -> tuple[Fit, Reach]:
         each.shape == shapes[name] and each.dtype == np.float64 and np.isfinite(each).all()
         for name, each in found.items()
     )
-    if not sound or not width or (found["spread"] <= 0).any():
+    if not sound or not width or (found["spread"] <= 0).any() or not found["farthest"] > 0:
         raise DataError("no head: numbers of another shape, or not finite", path=path, hint=_AGAIN)
     if facts.ordinal and (np.diff(found["offsets"]) <= 0).any():
         raise DataError("no head: thresholds do not ascend", path=path, hint=_AGAIN)

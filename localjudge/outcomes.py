@@ -251,8 +251,11 @@ def _with_value(metric: Metric, answers: Sequence[Answer]) -> dict[str, Any]:
     distribution = _mean([choice.probabilities for choice in choices])
     probabilities = dict(zip(map(str, variant.values), distribution, strict=True))
     masses = [choice.mass for choice in choices if choice.mass is not None]
-    if not masses:
+    reaches = [choice.reach for choice in choices if choice.reach is not None]
+    if reaches:
         fields["metadata"] = {"judged_by": "head", **fields["metadata"]}
+        if max(reaches) > 1:
+            fields["metadata"]["beyond_training"] = True
     return fields | {
         "probabilities": probabilities,
         "confidence": probabilities[str(value)],

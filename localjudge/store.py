@@ -50,7 +50,8 @@ _SUMS = (
     " sum(json_extract(verdict, '$.metadata.order_flip')),"
     " sum(json_extract(verdict, '$.metadata.label_flip')),"
     " coalesce(sum(json_extract(verdict, '$.truncated')), 0),"
-    " coalesce(sum(json_extract(verdict, '$.metadata.input_truncated')), 0)"
+    " coalesce(sum(json_extract(verdict, '$.metadata.input_truncated')), 0),"
+    " coalesce(sum(json_extract(verdict, '$.metadata.beyond_training')), 0)"
     " FROM verdicts WHERE metric = ? AND status = ?"
 )
 
@@ -70,6 +71,8 @@ class Tally:
             were shown in one order.
         cut: Number of answers whose explanation was cut at its budget.
         shortened: Number of answers to prompts that an input was cut for, as `truncate` asked.
+        beyond: Number of rows that lie farther from those that a head was fitted on than any of
+            them does from the rest.
     """
 
     metric: str
@@ -81,6 +84,7 @@ class Tally:
     label_flips: int | None
     cut: int
     shortened: int
+    beyond: int = 0
 
     @property
     def rows(self) -> int:

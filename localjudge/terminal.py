@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from localjudge.progress import Progress
     from localjudge.run import RunResult
 
+_FAR = 0.05  # share of rows beyond a head's training from which on it is a warning
 _LOW_MASS = 0.1
 _PIPE_WIDTH = 1000
 _PLAIN_EVERY = 10.0  # seconds between lines where there is no terminal
@@ -152,6 +153,13 @@ def print_result(result: RunResult) -> None:
             out.print(f"  cut         {tally.cut} explanations ended at their budget")
         if tally.shortened:
             out.print(f"  shortened   {tally.shortened} rows had an input cut to fit the model")
+        if tally.beyond:
+            part = tally.beyond / tally.ok
+            style = "yellow" if part > _FAR else ""
+            line = f"{tally.beyond} ({part:.0%}) lie farther out than any row that the head knows"
+            out.print(Text(f"  beyond      {line}", style=style))
+            if part > _FAR:
+                out.print(Text("              label some of these rows, and fit with them", style))
         if tally.answer_mass is not None and tally.answer_mass < _LOW_MASS:
             out.print(
                 f"  [yellow]answer mass {tally.answer_mass:.2g} on average: left to itself, the "

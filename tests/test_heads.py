@@ -221,6 +221,22 @@ def test_a_run_is_judged_by_the_head(saved, write, judge_run, tmp_path):
         assert sum(verdict.probabilities.values()) == pytest.approx(1)
 
 
+def test_rows_that_are_like_none_in_training_are_counted(saved, write, judge_run, tmp_path):
+    class Foreign(Seeing):
+        def embed(self, prompts):
+            return [state * 9 for state in super().embed(prompts)]
+
+    _, folder = saved
+    result = judge_run(TONE, write(40, 2, name="others.jsonl"), [folder], Foreign())
+    assert result.tallies[0].beyond == 40
+    assert all(v.metadata["beyond_training"] for v in read_verdicts(tmp_path / "run"))
+
+
+def test_rows_that_are_like_those_in_training_are_not(saved, write, judge_run):
+    _, folder = saved
+    assert judge_run(TONE, write(120, 2, name="others.jsonl"), [folder]).tallies[0].beyond <= 2
+
+
 def test_a_row_whose_state_is_broken_costs_only_itself(saved, write, judge_run, tmp_path):
     class Broken(Seeing):
         def embed(self, prompts):

@@ -25,17 +25,20 @@ class Choice:
     Attributes:
         log_probs: Natural log of the probability of each answer's deciding tokens, in the order of
             the tree's answers, before any normalisation over the answers.
-        of_head: Whether a fitted head gave them: then they say nothing of what else the model would
-            have said.
+        reach: Of a fitted head, how far the row lies from those that it was fitted on: above 1 it
+            is farther from their mean than any of them. None where the model itself answered.
     """
 
     log_probs: tuple[float, ...]
-    of_head: bool = False
+    reach: float | None = None
 
     @property
     def mass(self) -> float | None:
-        """Probability that the model put on any answer at all, from 0 to 1; None of a head."""
-        if self.of_head:
+        """Probability that the model put on any answer at all, from 0 to 1.
+
+        None of a head: it says nothing of what else the model would have said.
+        """
+        if self.reach is not None:
             return None
         return min(1.0, fsum(exp(value) for value in self.log_probs))
 
