@@ -23,7 +23,7 @@ from localjudge.calibration_file import (
 from localjudge.compared import compare
 from localjudge.errors import DataError, RunError
 from localjudge.fitting import Softmax
-from localjudge.outputs import replacing, verdict_table, write_lines
+from localjudge.outputs import made, replacing, verdict_table, write_lines
 from localjudge.records import Verdict
 from localjudge.runs import open_run, read_verdicts
 
@@ -128,8 +128,7 @@ def apply_calibration(
         calibration = Calibration.load(calibration)
     run = open_run(folder)
     calibration.check(run)
-    target = Path(folder if out is None else out)
-    target.mkdir(parents=True, exist_ok=True)
+    target = made(folder if out is None else out)
     answer = pa.struct([("answer", pa.string()), ("probability", pa.float64())])
     types = (pa.string(), pa.list_(answer), pa.float64(), pa.float64())
     total = changed = 0

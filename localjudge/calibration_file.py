@@ -20,11 +20,12 @@ from localjudge.calibration import (
 from localjudge.compared import distributions
 from localjudge.errors import DataError
 from localjudge.fitting import Fit, Ordinal, Softmax
-from localjudge.outputs import replacing, unreadable
+from localjudge.outputs import read_whole, replacing
 from localjudge.records import Status, Verdict
 from localjudge.runs import Run
 from localjudge.settings import changed_settings
 
+_LARGEST = 1 << 26  # bytes; no calibration comes near it
 FORMAT: Literal["localjudge calibration 1"] = "localjudge calibration 1"
 # What a calibration holds for; the engine is none of it, for engines agree within small margins.
 _JUDGED_BY = ("model", "prompt_mode", "options")
@@ -165,10 +166,11 @@ class Calibration(_Shape):
         """Read a file that `save` wrote.
 
         Raises:
-            DataError: it cannot be read, or is not what `save` writes.
+            DataError: it is not what `save` writes.
+            RunError: it cannot be read.
         """
         try:
-            return cls.model_validate_json(Path(path).read_bytes())
+            return cls.model_validate_json(read_whole(Path(path), _LARGEST))
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             field = ".".join(map(str, first["loc"])) or None
@@ -178,8 +180,6 @@ class Calibration(_Shape):
                 field=field,
                 hint="calibrate again: `localjudge calibrate RUN --human FILE --out FILE`",
             ) from None
-        except (OSError, ValueError) as error:
-            raise unreadable(Path(path), error) from None
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write it as JSON.

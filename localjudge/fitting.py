@@ -219,6 +219,12 @@ def _minimum(loss: Callable[[Tensor], Tensor], start: Floats) -> Floats:
         value.backward()  # type: ignore[no-untyped-call]
         return value
 
-    search.step(closure)  # type: ignore[no-untyped-call]
+    # The arrays are small: threads would wait for each other, on a busy machine for minutes.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        search.step(closure)  # type: ignore[no-untyped-call]
+    finally:
+        torch.set_num_threads(threads)
     found: Floats = parameters.detach().numpy()
     return found

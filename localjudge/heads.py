@@ -23,7 +23,7 @@ from localjudge.engines.base import Choice, Failure
 from localjudge.errors import ConfigError, DataError
 from localjudge.fitting import Fit, Ordinal, Softmax
 from localjudge.metrics import Metric
-from localjudge.outputs import replacing, unreadable
+from localjudge.outputs import made, read_whole, replacing
 from localjudge.statistics.bootstrap import Floats
 
 FORMAT: Literal["localjudge head 1"] = "localjudge head 1"
@@ -152,8 +152,7 @@ class Head:
             "farthest": np.array([self.reach.farthest]),
         }
         data = save({name: np.ascontiguousarray(each) for name, each in tensors.items()})
-        path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
+        path = made(folder)
         with replacing(path / _TENSORS) as partial:
             partial.write_bytes(data)
         facts = self.facts.model_copy(update={"tensors": hashlib.sha256(data).hexdigest()})
@@ -166,13 +165,11 @@ class Head:
         """Read what `save` wrote.
 
         Raises:
-            DataError: a file is missing, damaged, or not what `save` writes.
+            DataError: a file is damaged, or not what `save` writes.
+            RunError: a file is missing, or cannot be read.
         """
         path = Path(folder)
-        try:
-            text, data = (path / _FACTS).read_bytes(), (path / _TENSORS).read_bytes()
-        except (OSError, ValueError) as error:
-            raise unreadable(path, error) from None
+        text, data = (read_whole(path / name, _LARGEST) for name in (_FACTS, _TENSORS))
         try:
             facts = Facts.model_validate_json(text)
         except ValidationError as error:
@@ -224,7 +221,7 @@ def _read(data: bytes, facts: Facts, path: Path) -> tuple[Fit, Reach]:
     from safetensors.numpy import load
 
     try:
-        found: dict[str, Any] = load(data) if len(data) < _LARGEST else {}
+        found: dict[str, Any] = load(data)
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
         raise DataError(f"no safetensors file: {error}", path=path, hint=_AGAIN) from None
     labels = len(facts.labels)

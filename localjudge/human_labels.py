@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
+from textwrap import shorten
 from typing import Any
 
 from localjudge.errors import DataError
@@ -68,7 +69,10 @@ class HumanLabels:
         return placed
 
     def _unknown(self, unknown: Counter[str], labels: Sequence[str]) -> DataError:
-        shown = ", ".join(f"{label!r} ({number})" for label, number in unknown.most_common(10))
+        most = [
+            (shorten(repr(label), 60, placeholder="..."), n) for label, n in unknown.most_common(10)
+        ]
+        shown = ", ".join(f"{label} ({number})" for label, number in most)
         more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
         folded = {label.casefold(): label for label in labels}
         example = unknown.most_common(1)[0][0]

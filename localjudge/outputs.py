@@ -176,6 +176,36 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def made(folder: str | PathLike[str]) -> Path:
+    """Make a folder, if it is not there, and return its path.
+
+    Raises:
+        RunError: it cannot be made.
+    """
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(path, error) from error
+    return path
+
+
+def read_whole(path: Path, most: int) -> bytes:
+    """Return what a file holds.
+
+    Raises:
+        RunError: it cannot be read, is not a regular file, or is larger than `most` bytes.
+    """
+    try:
+        if path.exists() and not path.is_file():  # a pipe would keep us
+            raise RunError("this is not a regular file", path=path, hint="name one file")
+        if path.stat().st_size > most:
+            raise RunError(f"is larger than {most:,} bytes", path=path, hint="name another file")
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+
+
 def unreadable(path: Path, error: OSError | ValueError) -> RunError:
     """Return the error that says why `path` cannot be read and what to do."""
     hint = "check the path, and that this user may read it"

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from localjudge.calibration import calibrate, cross_calibrated, kinds
 from localjudge.calibration_file import Calibration
 from localjudge.cli import app
 from localjudge.compared import compare
-from localjudge.errors import DataError
+from localjudge.errors import DataError, RunError
 from localjudge.records import Status, Verdict
 from localjudge.runs import read_verdicts
 from localjudge.store import RunStore
@@ -274,6 +275,21 @@ def test_what_is_no_calibration_at_all_is_refused(tmp_path, text):
     path.write_text(text)
     with pytest.raises(DataError, match="no calibration file"):
         Calibration.load(path)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(RunError, match="not a regular file"):
+        Calibration.load(tmp_path / "pipe")
+    with pytest.raises(RunError, match="cannot be read"):
+        Calibration.load(tmp_path / "nothing.json")
+
+
+def test_a_folder_that_cannot_be_made_is_said(saved, tmp_path):
+    run, _, path = saved
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="file: cannot be written"):
+        apply_calibration(run, path, tmp_path / "file")
 
 
 def test_a_number_that_is_not_finite_is_refused(saved):
