@@ -296,7 +296,8 @@ def table(key: str, files: Mapping[str, Any]) -> list[str]:
             lines.append(f"| {name} | {found['rows']} | {found['reason']} |" + " |" * len(WAYS))
             continue
         scale = any("kappa_quadratic" in found.get(way, {}) for way in WAYS)
-        for figure in ("kappa_quadratic" if scale else "kappa", "accuracy", "log_loss"):
+        kappa = "kappa_quadratic" if scale else "kappa"
+        for figure in (kappa, "accuracy_failures_wrong", "coverage", "log_loss"):
             cells = [_cell(found.get(way, {}), figure) for way in WAYS]
             lines.append(f"| {name} | {found['rows']} | {figure} | " + " | ".join(cells) + " |")
     return [*lines, ""]
