@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NoReturn
 
 import typer
 
-from localjudge import run_commands
+from localjudge import run_commands, trust_commands
 from localjudge.answers import Kind
 from localjudge.encoding import PromptMode
 from localjudge.errors import LocaljudgeError
@@ -34,6 +34,7 @@ models_app = typer.Typer(help="List and install models.", no_args_is_help=False)
 app.add_typer(metrics_app, name="metrics", invoke_without_command=True)
 app.add_typer(models_app, name="models", invoke_without_command=True)
 app.add_typer(run_commands.app)
+app.add_typer(trust_commands.app)
 
 
 def main() -> None:

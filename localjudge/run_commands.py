@@ -124,6 +124,10 @@ def agree(
         float,
         typer.Option(min=0, max=1, help="The least share of labelled ids that the run must have."),
     ] = 0.5,
+    more_labels: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="Say how wide the intervals would be with N more labels."),
+    ] = None,
     resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")] = 2000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
     json_file: Annotated[
@@ -134,6 +138,7 @@ def agree(
     from localjudge.agreement import agree as measure
     from localjudge.agreement import write_agreements
     from localjudge.agreement_tables import print_agreements
+    from localjudge.width_tables import print_widths
 
     columns = label_columns or ["label"]
     single = len(columns) == 1 and "=" not in columns[0]
@@ -150,5 +155,7 @@ def agree(
         seed=seed,
     )
     print_agreements(agreements)
+    if more_labels:
+        print_widths(agreements, more_labels)
     if json_file is not None:
         write_agreements(agreements, json_file)

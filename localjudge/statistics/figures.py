@@ -29,14 +29,15 @@ class Figure:
         value: The number; None where it is undefined.
         low: Lower end of the interval; None where there is none.
         high: Upper end of the interval; None where there is none.
-        method: How the interval was made: `bca` or `percentile`.
-        reason: Why there is no value, or a value without an interval.
+        method: How the interval was made: `bca` or `percentile` by the bootstrap; of shares
+            `wilson` or `fieller`; `student` of means.
+        reason: Why there is no value, or a value without an interval, or that a value was clipped.
     """
 
     value: float | None
     low: float | None = None
     high: float | None = None
-    method: Literal["bca", "percentile"] | None = None
+    method: Literal["bca", "percentile", "wilson", "fieller", "student"] | None = None
     reason: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
