@@ -138,7 +138,6 @@ def agree(
     from localjudge.agreement import agree as measure
     from localjudge.agreement import write_agreements
     from localjudge.agreement_tables import print_agreements
-    from localjudge.width_tables import print_widths
 
     columns = label_columns or ["label"]
     single = len(columns) == 1 and "=" not in columns[0]
@@ -151,11 +150,10 @@ def agree(
         cluster_column=cluster_column,
         map_labels=pairs(map_labels or [], "--map-label", "HUMAN=JUDGE"),
         min_matched=min_matched,
+        more_labels=more_labels or [],
         resamples=resamples,
         seed=seed,
     )
     print_agreements(agreements)
-    if more_labels:
-        print_widths(agreements, more_labels)
     if json_file is not None:
         write_agreements(agreements, json_file)

@@ -15,7 +15,7 @@ from localjudge.statistics.figures import Figure
 
 LEAST_ROWS = 20
 LEAST_CLUSTERS = 10
-_UNTOLD = "the judge hardly tells labels apart on so few labelled rows: any share is possible"
+_UNTOLD = "the judge does not tell this label from others clearly enough (p < 0.01) to invert"
 _IMPOSSIBLE = (
     "no share fits the judge's verdicts: its errors on the labelled rows are not those elsewhere"
 )
@@ -287,7 +287,7 @@ def _figure(estimate: tuple[Floats, ...], method: Literal["wilson", "fieller"]) 
     value, low, high = map(float, estimate)
     clipped = min(1.0, max(0.0, value))
     reason = None if clipped == value else f"clipped: the estimate is {value:.4f}"
-    # Half a row more in each cell moves an interval a little, but not off its value.
+    # Smoothed error rates move an interval a little, but not off its value.
     return Figure(clipped, min(low, clipped), max(high, clipped), method, reason)
 
 

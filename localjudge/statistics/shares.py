@@ -19,7 +19,10 @@ from localjudge.statistics.bootstrap import Floats, Ints
 from localjudge.statistics.figures import quotient
 
 _NORMAL = NormalDist().inv_cdf(0.975)
-_PSEUDO = 0.5
+# A judge is inverted only if it tells the labels apart with p < 0.01: of judges at chance, most
+# intervals at p < 0.05 would be accidents, and those miss too often.
+_CLEAR = NormalDist().inv_cdf(0.995)
+_PSEUDO = 0.25  # of simulated values, the one whose intervals come nearest to 95% at 50 rows
 _ROUNDING = 1e-9
 
 Estimate = tuple[Floats, Floats, Floats]  # value and ends of the 95% interval, NaN where undefined
@@ -121,9 +124,9 @@ def powered_mean(
     """Return the prediction-powered mean (PPI++), and its variance.
 
     The mean is `mean(given) + lambda * (mean(rest) - mean(read))`, its variance
-    `Var(given - lambda * read) / n + lambda^2 * Var(read) / N`. To the squared residuals comes half
-    a row that the judge has wrong: a few dozen rows without an error do not show that it makes
-    none. The variance is never more than that of the labelled rows alone.
+    `Var(given - lambda * read) / n + lambda^2 * Var(read) / N`. To the squared residuals comes a
+    quarter of a row that the judge has wrong: a few dozen rows without an error do not show that it
+    makes none. The variance is never more than that of the labelled rows alone.
 
     Args:
         given: What people said of n rows, as numbers; shape (..., n), n at least 3.
@@ -208,19 +211,27 @@ def inverted(table: Floats, rest: Floats) -> Floats:
     return np.where(regular[..., None], shares, np.nan)
 
 
+def smoothed(table: Floats) -> Floats:
+    """Return the judge's error rates with one row more of each true label, in equal parts."""
+    more = table + 1 / table.shape[-1]
+    rates: Floats = more / more.sum(-1, keepdims=True)
+    return rates
+
+
 def smoothed_inverse(table: Floats, rest: Floats) -> tuple[Floats, Floats]:
     """Return what `rogan_gladen` computes its interval from: the inverse matrix, and the shares.
 
-    To each cell of the table comes half a row, so that no error rate is taken for 0.
+    It is of the error rates of `smoothed`, so that none is taken for 0.
 
     Returns:
         The inverse, shape (..., labels, labels): row k turns the judge's shares into that of label
         k. And the shares that come of it, shape (..., labels).
     """
-    rates = (table + _PSEUDO) / (table + _PSEUDO).sum(-1, keepdims=True)
+    number = table.shape[-1]
+    rates = smoothed(table)
     said = table.sum(-2) + rest
-    usable = np.asarray(np.linalg.matrix_rank(rates) == rates.shape[-1])
-    safe = np.where(usable[..., None, None], np.swapaxes(rates, -1, -2), np.eye(rates.shape[-1]))
+    usable = np.asarray(np.linalg.matrix_rank(rates) == number)
+    safe = np.where(usable[..., None, None], np.swapaxes(rates, -1, -2), np.eye(number))
     inverse = np.where(usable[..., None, None], np.linalg.inv(safe), np.nan)
     return inverse, (inverse * (said / said.sum(-1, keepdims=True))[..., None, :]).sum(-1)
 
@@ -238,7 +249,8 @@ def rogan_gladen(
     The interval holds every share t that a test does not rule out (Fieller): `(s - t)^2 <= z^2
     V(t)`, where s is the share and V(t) the variance that it has if the true one is t and the other
     labels share the rest as estimated. V has the noise of both samples, and of every error rate.
-    The rates in it are those of the table with half a row more in each cell.
+    The rates in it are those of `smoothed`. No interval is given unless the judge tells the
+    label from the others with p < 0.01.
 
     Args:
         table: Number of labelled rows by human label and verdict, shape (..., labels, labels).
@@ -249,15 +261,15 @@ def rogan_gladen(
 
     Returns:
         Shares, lower and upper ends, shape (..., labels). The lower end is -inf and the upper inf
-        where no share is ruled out; both are NaN where every share is.
+        where the judge does not tell the label from others; both are NaN where no share fits.
     """
     number = table.shape[-1]
     rows, others = table.sum((-2, -1))[..., None], rest.sum(-1)[..., None]
     grown = (rows + more) / rows
     part = (rows + more) / (rows + others)
     inverse, shares = smoothed_inverse(table, rest)
-    rates = (table + _PSEUDO) / (table + _PSEUDO).sum(-1, keepdims=True)
-    counted = table.sum(-1) * grown + number * _PSEUDO
+    rates = smoothed(table)
+    counted = table.sum(-1) * grown + 1
     # The variance of each label's inverse row over the verdicts of each true label.
     second = np.einsum("...lj,...kj->...kl", rates, inverse**2)
     spread = (second - np.eye(number)) / counted[..., None, :]
@@ -277,7 +289,7 @@ def rogan_gladen(
     half = shares + square * (known - 2 * other) / 2
     last = shares**2 - square * (fixed + other)
     root = np.sqrt(np.maximum(half**2 - lead * last, 0.0))
-    bounded = lead > 0
+    bounded = 1 - _CLEAR**2 * (own + other - known) > 0
     divisor = np.where(bounded, lead, 1.0)
     low, high = (half - root) / divisor, (half + root) / divisor
     outside = (high < 0) | (low > 1)
