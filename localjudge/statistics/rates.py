@@ -15,7 +15,7 @@ from localjudge.statistics.figures import Figure
 
 LEAST_ROWS = 20
 LEAST_CLUSTERS = 10
-_UNTOLD = "the judge does not tell this label from others clearly enough (p < 0.01) to invert"
+_UNTOLD = "the judge does not tell this label from others clearly enough (p < 0.001) to invert"
 _IMPOSSIBLE = (
     "no share fits the judge's verdicts: its errors on the labelled rows are not those elsewhere"
 )

@@ -14,15 +14,19 @@ from __future__ import annotations
 from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import NDArray
 
 from localjudge.statistics.bootstrap import Floats, Ints
 from localjudge.statistics.figures import quotient
 
 _NORMAL = NormalDist().inv_cdf(0.975)
-# A judge is inverted only if it tells the labels apart with p < 0.01: of judges at chance, most
+# A judge is inverted only if it tells the labels apart with p < 0.001: of judges at chance, most
 # intervals at p < 0.05 would be accidents, and those miss too often.
-_CLEAR = NormalDist().inv_cdf(0.995)
-_PSEUDO = 0.25  # of simulated values, the one whose intervals come nearest to 95% at 50 rows
+_CLEAR = NormalDist().inv_cdf(0.9995)
+# How many rows more the error rates and residuals are reckoned with. Of the values simulated, those
+# whose intervals cover the truth most nearly in 95 of 100 trials (benchmarks/rates_coverage.py).
+_SMOOTHING = 0.5
+_PSEUDO = 0.25
 _ROUNDING = 1e-9
 
 Estimate = tuple[Floats, Floats, Floats]  # value and ends of the 95% interval, NaN where undefined
@@ -204,16 +208,20 @@ def inverted(table: Floats, rest: Floats) -> Floats:
     rates = quotient(table, table.sum(-1, keepdims=True))
     usable = np.isfinite(rates).all((-2, -1))
     rates = np.where(usable[..., None, None], rates, 0.0)
-    regular = np.asarray(np.linalg.matrix_rank(rates) == rates.shape[-1])
+    regular = _regular(rates)
     safe = np.where(regular[..., None, None], rates, np.eye(rates.shape[-1]))
     mixture = (said / said.sum(-1, keepdims=True))[..., None]
     shares = np.linalg.solve(np.swapaxes(safe, -1, -2), mixture)[..., 0]
     return np.where(regular[..., None], shares, np.nan)
 
 
+def _regular(matrices: Floats) -> NDArray[np.bool_]:
+    return np.asarray(np.linalg.matrix_rank(matrices) == matrices.shape[-1], dtype=np.bool_)
+
+
 def smoothed(table: Floats) -> Floats:
-    """Return the judge's error rates with one row more of each true label, in equal parts."""
-    more = table + 1 / table.shape[-1]
+    """Return the judge's error rates with half a row more of each true label, in equal parts."""
+    more = table + _SMOOTHING / table.shape[-1]
     rates: Floats = more / more.sum(-1, keepdims=True)
     return rates
 
@@ -230,7 +238,7 @@ def smoothed_inverse(table: Floats, rest: Floats) -> tuple[Floats, Floats]:
     number = table.shape[-1]
     rates = smoothed(table)
     said = table.sum(-2) + rest
-    usable = np.asarray(np.linalg.matrix_rank(rates) == number)
+    usable = _regular(rates)
     safe = np.where(usable[..., None, None], np.swapaxes(rates, -1, -2), np.eye(number))
     inverse = np.where(usable[..., None, None], np.linalg.inv(safe), np.nan)
     return inverse, (inverse * (said / said.sum(-1, keepdims=True))[..., None, :]).sum(-1)
@@ -250,7 +258,7 @@ def rogan_gladen(
     V(t)`, where s is the share and V(t) the variance that it has if the true one is t and the other
     labels share the rest as estimated. V has the noise of both samples, and of every error rate.
     The rates in it are those of `smoothed`. No interval is given unless the judge tells the
-    label from the others with p < 0.01.
+    label from the others with p < 0.001.
 
     Args:
         table: Number of labelled rows by human label and verdict, shape (..., labels, labels).
@@ -269,7 +277,7 @@ def rogan_gladen(
     part = (rows + more) / (rows + others)
     inverse, shares = smoothed_inverse(table, rest)
     rates = smoothed(table)
-    counted = table.sum(-1) * grown + 1
+    counted = table.sum(-1) * grown + _SMOOTHING
     # The variance of each label's inverse row over the verdicts of each true label.
     second = np.einsum("...lj,...kj->...kl", rates, inverse**2)
     spread = (second - np.eye(number)) / counted[..., None, :]
