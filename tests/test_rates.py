@@ -1,4 +1,4 @@
-"""Corrected rates from a run folder and a file of labels, to figures, warnings and what is printed."""
+"""Corrected rates from a run folder and a file of labels, to figures and what is printed."""
 
 import json
 
@@ -102,7 +102,7 @@ def test_a_scale_has_a_corrected_mean_grade(run, people):  # noqa: F811
     [found] = rates(folder, human)
     mean = found.figures["ppi_mean"]
     assert mean.low < true.mean() < mean.high
-    assert mean.half_width < 0.6 * found.figures["labelled_mean"].half_width
+    assert mean.half_width < 0.7 * found.figures["labelled_mean"].half_width
     assert found.figures["judge_mean"].value > found.figures["labelled_mean"].low
     assert set(found.to_dict()["mean"]) == {"judge", "labelled", "ppi"}
 

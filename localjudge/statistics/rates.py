@@ -138,7 +138,7 @@ def _labelled(
         else:
             variance = spread / (len(given) + more) * sides.effect(given - given.mean())
             freedom = (sides.units or len(given)) - 1
-            figures["labelled_mean"] = _mean(float(given.mean()), variance, freedom, values)
+            figures["labelled_mean"] = _mean(float(given.mean()), float(variance), freedom, values)
     return figures
 
 

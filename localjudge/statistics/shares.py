@@ -206,7 +206,7 @@ def inverted(table: Floats, rest: Floats) -> Floats:
     """
     said = table.sum(-2) + rest
     rates = quotient(table, table.sum(-1, keepdims=True))
-    usable = np.isfinite(rates).all((-2, -1))
+    usable = np.asarray(np.isfinite(rates).all((-2, -1)))
     rates = np.where(usable[..., None, None], rates, 0.0)
     regular = _regular(rates)
     safe = np.where(regular[..., None, None], rates, np.eye(rates.shape[-1]))
