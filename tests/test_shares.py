@@ -152,6 +152,16 @@ def test_what_cannot_be_told_is_null_with_the_reason():
     assert "the judge says the same of two labels" in found["rogan_gladen:yes"].reason
 
 
+def test_a_label_that_nobody_gives_does_not_stop_the_others():
+    people, judge = parts((0, 20), (2, 20)), parts((0, 18), (2, 20), (0, 2))
+    found = rate_figures(Sides(people, judge, judge.repeat(9)), ("a", "b", "c"))
+    two = rate_figures(Sides(people // 2, judge // 2, judge.repeat(9) // 2), ("a", "c"))
+    assert found["rogan_gladen:b"].reason == "neither people nor the judge give it"
+    for name in ("rogan_gladen:a", "rogan_gladen:c"):
+        assert found[name] == two[name]
+        assert found[name].value is not None
+
+
 @st.composite
 def any_sides(draw):
     number = draw(st.integers(2, 4))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite, isinf
 from typing import Literal
 
@@ -143,11 +143,29 @@ def _labelled(
 
 
 def _rogan_gladen(sides: Sides, labels: Sequence[str], more: int) -> dict[str, Figure]:
+    said = np.concatenate([sides.human, sides.judge, sides.rest])
+    # A label that nobody gives has no share to correct, and would make the matrix singular.
+    used = np.unique(said)
+    reason = _too_little(sides)
+    if not reason and len(used) < 2:
+        reason = "people and the judge give one label only: nothing to correct"
+    if reason:
+        return dict.fromkeys(_names("rogan_gladen", labels, None), Figure(None, reason=reason))
+    nobody = Figure(None, reason="neither people nor the judge give it")
+    figures = dict.fromkeys(_names("rogan_gladen", labels, None), nobody)
+    human, judge, rest = (
+        np.searchsorted(used, side) for side in (sides.human, sides.judge, sides.rest)
+    )
+    given = replace(sides, human=human, judge=judge, rest=rest)
+    return figures | _inverted(given, [labels[place] for place in used], more)
+
+
+def _inverted(sides: Sides, labels: Sequence[str], more: int) -> dict[str, Figure]:
     names = _names("rogan_gladen", labels, None)
     number = len(labels)
     table = np.zeros((number, number))
     np.add.at(table, (sides.human, sides.judge), 1.0)
-    reason = _too_little(sides) or _singular(table, labels)
+    reason = _singular(table, labels)
     if reason:
         return dict.fromkeys(names, Figure(None, reason=reason))
     rest = np.bincount(sides.rest, minlength=number).astype(float)
