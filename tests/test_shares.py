@@ -93,6 +93,7 @@ def test_a_design_effect_is_the_size_of_clusters_that_are_all_alike():
     # Sums +-4 of four clusters: 4/3 * 64 / 16.
     assert shares.design_effect(residuals, np.arange(16) // 4) == pytest.approx(16 / 3)
     assert shares.design_effect(residuals, np.arange(16)) == 1
+    assert shares.design_effect(np.zeros(16), np.arange(16) // 4) == 4
 
 
 @pytest.mark.parametrize(("freedom", "quantile"), [(5, 2.5706), (10, 2.2281), (48, 2.0106)])
@@ -160,6 +161,17 @@ def test_a_label_that_nobody_gives_does_not_stop_the_others():
     for name in ("rogan_gladen:a", "rogan_gladen:c"):
         assert found[name] == two[name]
         assert found[name].value is not None
+
+
+def test_clusters_without_an_error_do_not_show_a_perfect_judge():
+    people = parts((0, 40), (1, 40))
+    rest = people.repeat(20)
+    single = Sides(people[::4], people[::4], rest)
+    four = Sides(
+        people, people, rest, clusters=np.arange(80) // 4, rest_clusters=np.arange(len(rest))
+    )
+    one, other = (rate_figures(sides, ("no", "yes"))["ppi:yes"] for sides in (single, four))
+    assert other.half_width == pytest.approx(one.half_width, rel=0.15)
 
 
 @st.composite

@@ -171,7 +171,7 @@ def _inverted(sides: Sides, labels: Sequence[str], more: int) -> dict[str, Figur
     rest = np.bincount(sides.rest, minlength=number).astype(float)
     effects, rest_effects = _effects_of_inverse(sides, table, rest)
     values, lows, highs = shares.rogan_gladen(
-        table, rest, effects=effects, rest_effects=rest_effects, more=more
+        table, rest, effects=effects, rest_effects=rest_effects, units=sides.units, more=more
     )
     figures = {}
     for name, value, low, high in zip(names, values, lows, highs, strict=True):
@@ -235,7 +235,14 @@ def _powered_mean(sides: Sides, values: Floats, more: int) -> Figure:
     effect, rest_effect = _effects_of_mean(sides, given, read, rest)
     step = float(np.diff(values).min())
     mean, variance = shares.powered_mean(
-        given, read, rest, error=step, effect=effect, rest_effect=rest_effect, more=more
+        given,
+        read,
+        rest,
+        error=step,
+        effect=effect,
+        rest_effect=rest_effect,
+        units=sides.units,
+        more=more,
     )
     freedom = (sides.units or len(given)) - 2
     return _mean(float(mean), float(variance), freedom, values)

@@ -54,12 +54,15 @@ def design_effect(residuals: Floats, clusters: Ints) -> float:
         clusters: The cluster of each row, counted from 0, every number in use.
 
     Returns:
-        At least 1: rows that belong together never count for more than single ones.
+        At least 1: rows that belong together never count for more than single ones. Without any
+        residual, nothing shows how alike they are; it is then that of rows that are all alike.
     """
     number = int(clusters.max(initial=-1)) + 1
     single = float((residuals**2).sum())
-    if number < 2 or number == len(residuals) or single <= _ROUNDING * len(residuals):
+    if number < 2 or number == len(residuals):
         return 1.0
+    if single <= _ROUNDING * len(residuals):
+        return len(residuals) / number
     sums = np.bincount(clusters, weights=residuals, minlength=number)
     return max(1.0, number / (number - 1) * float((sums**2).sum()) / single)
 
@@ -123,14 +126,15 @@ def powered_mean(
     error: float = 1.0,
     effect: float = 1.0,
     rest_effect: float = 1.0,
+    units: int = 0,
     more: int = 0,
 ) -> tuple[Floats, Floats]:
     """Return the prediction-powered mean (PPI++), and its variance.
 
     The mean is `mean(given) + lambda * (mean(rest) - mean(read))`, its variance
     `Var(given - lambda * read) / n + lambda^2 * Var(read) / N`. To the squared residuals comes a
-    quarter of a row that the judge has wrong: a few dozen rows without an error do not show that it
-    makes none. The variance is never more than that of the labelled rows alone.
+    quarter of a row that the judge has wrong, or of a cluster: a few dozen without an error do not
+    show that it makes none. The variance is never more than that of the labelled rows alone.
 
     Args:
         given: What people said of n rows, as numbers; shape (..., n), n at least 3.
@@ -139,6 +143,7 @@ def powered_mean(
         error: By how much a verdict is wrong that is wrong.
         effect: The design effect of clusters among the labelled rows.
         rest_effect: The same among the others.
+        units: How many clusters there are, if rows belong together.
         more: How many of the N rows to take as labelled too, for the width to expect.
     """
     rows, others = given.shape[-1], rest.shape[-1]
@@ -148,8 +153,9 @@ def powered_mean(
     weight = weight * (others - more) / others
     residuals = given - weight[..., None] * read
     squares = ((residuals - residuals.mean(-1, keepdims=True)) ** 2).sum(-1)
-    pseudo = _PSEUDO * error**2 * rows / (rows + more)
-    variance = (squares + pseudo) / (rows - 2) / (rows + more) * effect
+    size = rows / units if units else 1.0
+    pseudo = _PSEUDO * (error * size) ** 2 * rows / (rows + more)
+    variance = (squares * effect + pseudo) / (rows - 2) / (rows + more)
     spread = np.concatenate([read, rest], axis=-1).var(-1, ddof=1)
     variance += weight**2 * spread / max(others - more, 1) * rest_effect
     alone = given.var(-1, ddof=1) / (rows + more) * effect
@@ -182,7 +188,7 @@ def powered_share(
         more: How many of the N rows to take as labelled too, for the width to expect.
     """
     share, variance = powered_mean(
-        given, read, rest, effect=effect, rest_effect=rest_effect, more=more
+        given, read, rest, effect=effect, rest_effect=rest_effect, units=units, more=more
     )
     worth = quotient(given.var(-1, ddof=1), variance)
     freedom = (units or given.shape[-1]) - 2
@@ -250,6 +256,7 @@ def rogan_gladen(
     *,
     effects: Floats | float = 1.0,
     rest_effects: Floats | float = 1.0,
+    units: int = 0,
     more: int = 0,
 ) -> Estimate:
     """Return each label's share in all rows by Rogan and Gladen, not clipped, with its interval.
@@ -265,6 +272,7 @@ def rogan_gladen(
         rest: Number of the other rows by verdict, shape (..., labels).
         effects: The design effect of clusters among the labelled rows, of each label.
         rest_effects: The same among the others.
+        units: How many clusters there are, if rows belong together: z is then Student's.
         more: How many of the other rows to take as labelled too, for the width to expect.
 
     Returns:
@@ -292,7 +300,7 @@ def rogan_gladen(
     known = part**2 / (rows + more) * effects
     fixed = away * of_rest * rest_effects
     # V(t) = fixed + own t^2 + other (1 - t)^2 + known t (1 - t): the test is a quadratic in t.
-    square = _NORMAL**2
+    square = (t_quantile(units - 2) if units else _NORMAL) ** 2
     lead = 1 - square * (own + other - known)
     half = shares + square * (known - 2 * other) / 2
     last = shares**2 - square * (fixed + other)
