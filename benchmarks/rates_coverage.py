@@ -1,166 +1,120 @@
-"""How often do the 95% intervals of corrected rates hold the truth? By simulation.
+"""How often do the 95% intervals of corrected rates hold the true share?
 
-Runs are drawn whose true shares are known, people label some rows of each, and every estimate is
-asked for its interval. `given` is the share of trials in which there is one (the rest are refused),
-`coverage` how many of those hold the truth, `missed` the share of all trials in which an interval
-was given that does not, `width` the mean width.
+Simulation: rows with a true label, a judge that errs at set rates, a few rows labelled at random.
+For each setting the share of trials whose interval holds the truth, of those that give one, and
+how many do: an estimate may also be refused. The last line is one JSON document.
+
+    python benchmarks/rates_coverage.py --trials 1000
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from localjudge.statistics import shares
-from localjudge.statistics.bootstrap import Floats
+from localjudge.statistics.bootstrap import Floats, Ints
 
-ROWS = 2000  # of each run that nobody labelled
-LABELLED = (50, 100, 200)
-POPULATIONS = ((0.05, 0.95), (0.3, 0.7), (0.5, 0.5), (0.05, 0.3, 0.65), (0.3, 0.2, 0.5))
-# How far the judge's score of the true label stands above the others, in standard deviations.
-JUDGES = {"chance": 0.0, "weak": 1.2, "good": 2.0, "excellent": 3.0}
+ROWS = 1000  # of the run, not labelled
+PRIORS = (
+    ((0.95, 0.05), (0.7, 0.3), (0.5, 0.5)),
+    ((0.65, 0.3, 0.05), (0.4, 0.3, 0.3), (0.3, 0.2, 0.5)),
+)
+ACCURACIES = (0.95, 0.85, 0.7, 0.0)  # 0 stands for chance
 
 
 def main() -> None:
-    """Run every setting and print its figures, and all as JSON on the last line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=2000)
+    """Simulate every setting and print its coverage."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    random = np.random.default_rng(arguments.seed)
+    parser.add_argument("--json", type=Path, help="write the JSON document to this file too")
+    options = parser.parse_args()
+    random = np.random.default_rng(options.seed)
     settings = []
-    for population in POPULATIONS:
-        for judge, lift in JUDGES.items():
-            for labelled in LABELLED:
-                for reads in ("labels", "probabilities"):
-                    found = simulate(random, population, lift, labelled, reads, arguments.trials)
-                    settings.append(
-                        {
-                            "population": population,
-                            "judge": judge,
-                            "labelled": labelled,
-                            "reads": reads,
-                            **found,
-                        }
-                    )
-                    print(json.dumps(settings[-1]), file=sys.stderr)
-    document = {
-        "trials": arguments.trials,
-        "seed": arguments.seed,
-        "unlabelled": ROWS,
-        "summary": {name: summary(settings, name) for name in ("labelled", "ppi", "rogan_gladen")},
-        "settings": settings,
-    }
-    text = json.dumps(document)
-    if arguments.json:
-        arguments.json.write_text(text + "\n", encoding="utf-8")
+    for priors in PRIORS:
+        for accuracy in ACCURACIES:
+            for prior in priors:
+                for labelled in (50, 100, 200):
+                    found = trial(np.array(prior), accuracy, labelled, options.trials, random)
+                    settings.append(found)
+                    print(line(found), flush=True)
+    whole = {"trials": options.trials, "seed": options.seed, "rows": ROWS, "settings": settings}
+    text = json.dumps(whole)
+    if options.json is not None:
+        options.json.write_text(text + "\n", encoding="utf-8")
     print(text)
 
 
-def simulate(
-    random: np.random.Generator,
-    population: tuple[float, ...],
-    lift: float,
-    labelled: int,
-    reads: str,
-    trials: int,
+def trial(
+    prior: Floats, accuracy: float, labelled: int, trials: int, random: np.random.Generator
 ) -> dict[str, Any]:
-    """Return the accuracy of the judge, and for each label how its intervals fare."""
-    found: dict[str, list[Any]] = {}
-    accuracy = []
-    left = trials
-    while left:
-        batch = min(left, 250)
-        left -= batch
-        truth, said, read = drawn(random, population, lift, batch, labelled + ROWS)
-        if reads == "labels":
-            read = np.eye(len(population))[said]
-        accuracy.append((truth == said).mean())
-        for name, ends in intervals(truth, said, read, labelled).items():
-            found.setdefault(name, []).append(ends)
-    results: dict[str, Any] = {"accuracy": round(float(np.mean(accuracy)), 3), "figures": []}
-    for name, batches in found.items():
-        estimate, _, place = name.partition(":")
-        low, high = (np.concatenate([ends[side] for ends in batches]) for side in (0, 1))
-        share = population[int(place)]
-        given = np.isfinite(low) & (high - low < 1)
-        right = given & (low <= share) & (share <= high)
-        results["figures"].append(
-            {
-                "estimate": estimate,
-                "share": share,
-                "given": round(float(given.mean()), 4),
-                "coverage": round(float(right.sum() / given.sum()), 4) if given.any() else None,
-                "missed": round(float((given & ~right).mean()), 4),
-                "width": round(float((high - low)[given].mean()), 4) if given.any() else None,
-            }
-        )
-    return results
-
-
-def drawn(
-    random: np.random.Generator, population: tuple[float, ...], lift: float, runs: int, rows: int
-) -> tuple[Any, Any, Floats]:
-    """Return true labels, verdicts and probabilities of some runs."""
-    number = len(population)
-    truth = (random.random((runs, rows))[..., None] > np.cumsum(population)[:-1]).sum(-1)
-    scores = random.normal(size=(runs, rows, number)) + lift * np.eye(number)[truth]
-    said = scores.argmax(-1)
-    odds = np.exp(2 * scores)  # surer than it should be
-    return truth, said, odds / odds.sum(-1, keepdims=True)
-
-
-def intervals(
-    truth: Any, said: Any, read: Floats, labelled: int
-) -> dict[str, tuple[Floats, Floats]]:
-    """Return the ends of each estimate's interval, by estimate and place of the label."""
-    runs, number = len(truth), read.shape[-1]
-    human, judge = truth[:, :labelled], said[:, :labelled]
-    table = np.zeros((runs, number, number))
-    np.add.at(table, (np.arange(runs)[:, None], human, judge), 1.0)
-    rest = (said[:, labelled:, None] == np.arange(number)).sum(1).astype(float)
-    values, low, high = shares.rogan_gladen(table, rest)
-    refused = ~np.isfinite(values)
-    low, high = np.where(refused, np.nan, low), np.where(refused, np.nan, high)
-    found = {}
-    for place in range(number):
-        given = (human == place).astype(float)
-        found[f"labelled:{place}"] = shares.labelled_share(given)[1:]
-        value, *ends = shares.powered_share(
-            given, read[:, :labelled, place], read[:, labelled:, place]
-        )
-        found[f"ppi:{place}"] = tuple(np.where(np.isfinite(value), end, np.nan) for end in ends)
-        found[f"rogan_gladen:{place}"] = low[:, place], high[:, place]
-    return found
-
-
-def summary(settings: list[dict[str, Any]], estimate: str) -> dict[str, Any]:
-    """Return each judge's least and greatest coverage where most trials have an interval."""
-    found = {}
-    for judge in JUDGES:
-        figures = [
-            figure
-            for setting in settings
-            if setting["judge"] == judge
-            for figure in setting["figures"]
-            if figure["estimate"] == estimate
-        ]
-        usual = [figure["coverage"] for figure in figures if figure["given"] >= 0.5]
-        found[judge] = {
-            "figures": len(figures),
-            "mostly_given": len(usual),
-            "least": min(usual, default=None),
-            "greatest": max(usual, default=None),
-            "from_92_to_98": sum(0.92 <= coverage <= 0.98 for coverage in usual),
-            "most_missed": max(figure["missed"] for figure in figures),
+    """Return the coverage of each estimate of the last label's share."""
+    number, last = len(prior), len(prior) - 1
+    right = accuracy or 1 / number
+    errors = np.full((number, number), (1 - right) / (number - 1))
+    np.fill_diagonal(errors, right)
+    people, judge, read = rows(prior, errors, (trials, labelled), random)
+    _, rest, rest_read = rows(prior, errors, (trials, ROWS), random)
+    table = counted(people * number + judge, number**2).reshape(trials, number, number)
+    given = (people == last).astype(float)
+    said, rest_said = (judge == last).astype(float), (rest == last).astype(float)
+    inverted = shares.rogan_gladen(table, counted(rest, number))
+    estimates = {
+        "labelled": shares.labelled_share(given),
+        "rogan_gladen": tuple(part[..., last] for part in inverted),
+        "ppi_labels": shares.powered_share(given, said, rest_said),
+        "ppi_probabilities": shares.powered_share(given, read, rest_read),
+    }
+    told = (given.sum(1) > 0) & (given.sum(1) < labelled)
+    found: dict[str, Any] = {
+        "labels": number,
+        "accuracy": round(right, 3),
+        "share": round(float(prior[last]), 3),
+        "n": labelled,
+    }
+    for name, (value, low, high) in estimates.items():
+        defined = np.isfinite(value) & np.isfinite(low) & (told | (name == "labelled"))
+        held = (low <= prior[last]) & (prior[last] <= high)
+        found[name] = {
+            "given": float(defined.mean()),
+            "coverage": float(held[defined].mean()) if defined.any() else None,
+            "half_width": float((high - low)[defined].mean() / 2) if defined.any() else None,
         }
     return found
+
+
+def rows(
+    prior: Floats, errors: Floats, shape: tuple[int, int], random: np.random.Generator
+) -> tuple[Ints, Ints, Floats]:
+    """Return the true labels, the verdicts, and the judge's probability of the last label."""
+    people = (random.random((*shape, 1)) > np.cumsum(prior)[:-1]).sum(-1)
+    judge = (random.random((*shape, 1)) > np.cumsum(errors, 1)[people, :-1]).sum(-1)
+    sure = random.uniform(0.6, 1.0, shape)
+    other = (1 - sure) / (len(prior) - 1)
+    return people, judge, np.where(judge == len(prior) - 1, sure, other)
+
+
+def counted(places: Ints, number: int) -> Floats:
+    """Return how often each place stands in each trial, shape (trials, number)."""
+    trials = len(places)
+    flat = (places + number * np.arange(trials)[:, None]).ravel()
+    return np.bincount(flat, minlength=trials * number).reshape(trials, number).astype(float)
+
+
+def line(found: dict[str, Any]) -> str:
+    """Return one setting as text."""
+    head = "{labels} labels, judge {accuracy:.2f}, share {share:.2f}, n {n:3d}".format(**found)
+    cells = []
+    for name in ("labelled", "rogan_gladen", "ppi_labels", "ppi_probabilities"):
+        coverage = found[name]["coverage"]
+        shown = "    -" if coverage is None else f"{coverage:.3f}"
+        cells.append(f"{name} {shown} of {found[name]['given']:.2f}")
+    return "  ".join([head, *cells])
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from typing import Any, Literal
 
@@ -38,6 +39,7 @@ class Agreement:
         by_label: For each label its precision, recall, F1, AUROC and average precision.
         confusion: Number of rows by human label (outer) and verdict (inner).
         ceiling: People among themselves; None if no row has several raters.
+        expected: Number of further labels to the figures with the intervals to expect then.
         calibration: None if the verdicts are as the judge gave them. Otherwise they are calibrated,
             on labels from `elsewhere`, or by a map that was `fitted_here`, on the very same file.
     """
@@ -51,6 +53,7 @@ class Agreement:
     by_label: Mapping[str, Figures]
     confusion: tuple[tuple[int, ...], ...]
     ceiling: Ceiling | None
+    expected: Mapping[int, Figures]
     calibration: Literal["fitted_here", "elsewhere"] | None = None
 
     @property
@@ -82,6 +85,10 @@ class Agreement:
                     for rater, sides in self.ceiling.raters.items()
                 },
             },
+            "expected_half_widths": {
+                str(more): {name: figure.half_width for name, figure in figures.items()}
+                for more, figures in self.expected.items()
+            },
         }
 
 
@@ -100,6 +107,7 @@ def agree(
     map_labels: Mapping[str, str] | None = None,
     min_matched: float = 0.5,
     calibration: str | PathLike[str] | None = None,
+    more_labels: Sequence[int] = (),
     resamples: int = 2000,
     seed: int = 0,
 ) -> list[Agreement]:
@@ -120,6 +128,8 @@ def agree(
         map_labels: Human label to answer, where the two are called differently.
         min_matched: The least share of labelled ids that must be in the run.
         calibration: A calibration file: the verdicts are calibrated before they are compared.
+        more_labels: For so many labels more, say which intervals to expect: those of resamples that
+            are larger by as many rows.
         resamples: How many resamples are drawn.
         seed: Where the random numbers begin: the same seed gives the same intervals.
 
@@ -131,6 +141,8 @@ def agree(
     """
     if resamples < 100:
         raise ConfigError("fewer than 100 resamples give no interval", field="resamples")
+    if any(more < 1 for more in more_labels):
+        raise ConfigError("must be positive", field="more_labels")
     known = None if calibration is None else Calibration.load(calibration)
     where: Literal["fitted_here", "elsewhere"] | None = None
     if known is not None:
@@ -147,7 +159,10 @@ def agree(
         min_matched=min_matched,
         change=None if known is None else known.calibrated,
     )
-    agreements = [_agreement(each, resamples=resamples, seed=seed) for each in compared]
+    agreements = [
+        _agreement(each, more_labels=more_labels, resamples=resamples, seed=seed)
+        for each in compared
+    ]
     return [replace(agreement, calibration=where) for agreement in agreements]
 
 
@@ -159,13 +174,16 @@ def write_agreements(agreements: Sequence[Agreement], path: str | PathLike[str])
     """
     whole = {agreement.metric: agreement.to_dict() for agreement in agreements}
     text = json.dumps(whole, ensure_ascii=False, allow_nan=False, indent=2)
-    with replacing(path) as partial:
-        partial.write_text(text + "\n", encoding="utf-8")
+    with replacing(path) as beside:
+        beside.write_text(text + "\n", encoding="utf-8")
 
 
-def _agreement(compared: Compared, *, resamples: int, seed: int) -> Agreement:
+def _agreement(
+    compared: Compared, *, more_labels: Sequence[int], resamples: int, seed: int
+) -> Agreement:
     labels, human, judge = compared.labels, compared.human, compared.judge
-    figures = judge_figures(
+    measure = partial(
+        judge_figures,
         human,
         judge,
         labels,
@@ -176,6 +194,7 @@ def _agreement(compared: Compared, *, resamples: int, seed: int) -> Agreement:
         resamples=resamples,
         seed=seed,
     )
+    figures = measure()
     confusion = np.zeros((len(labels),) * 2, dtype=np.int64)
     np.add.at(confusion, (human[judge >= 0], judge[judge >= 0]), 1)
     statuses = Counter(str(verdict.status) for verdict in compared.verdicts)
@@ -185,11 +204,16 @@ def _agreement(compared: Compared, *, resamples: int, seed: int) -> Agreement:
         scale=compared.scale,
         matches=compared.matches,
         statuses=dict(statuses.most_common()),
-        figures={name: figure for name, figure in figures.items() if ":" not in name},
+        figures=_of_all(figures),
         by_label={label: _of_label(figures, label) for label in labels},
         confusion=tuple(tuple(map(int, row)) for row in confusion),
         ceiling=ceiling(compared.ratings, named=compared.named, resamples=resamples, seed=seed),
+        expected={more: _of_all(measure(more=more)) for more in more_labels},
     )
+
+
+def _of_all(figures: Figures) -> Figures:
+    return {name: figure for name, figure in figures.items() if ":" not in name}
 
 
 def _of_label(figures: Figures, label: str) -> Figures:

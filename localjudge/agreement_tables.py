@@ -13,6 +13,7 @@ from localjudge.agreement import Agreement
 from localjudge.records import Status
 from localjudge.statistics.figures import Figure
 from localjudge.terminal import console, printable
+from localjudge.width_tables import width_table
 
 _WIDEST = 12  # labels of a confusion matrix that a terminal has room for
 
@@ -31,6 +32,9 @@ def print_agreements(agreements: Sequence[Agreement]) -> None:
         out.print(_by_label(agreement))
         _print_confusion(out, agreement)
         _print_ceiling(out, agreement)
+        if agreement.expected:
+            out.print()
+            out.print(width_table(agreement.figures, agreement.expected))
 
 
 def _print_calibration(out: Console, calibration: Literal["fitted_here", "elsewhere"]) -> None:

@@ -21,7 +21,6 @@ from localjudge.statistics.bootstrap import Floats, Ints
 from localjudge.statistics.figures import Figure
 from localjudge.statistics.rates import Sides, rate_figures
 from localjudge.statistics.sampling import block_p, difference_p
-from localjudge.statistics.widths import half_width
 
 ESTIMATES = ("judge", "labelled", "rogan_gladen", "ppi")
 _SUSPECT = 0.01
@@ -102,7 +101,7 @@ class Rates:
             "sampling": asdict(self.sampling),
             "warnings": list(self.warnings),
             "expected_half_widths": {
-                str(more): {name: half_width(figure) for name, figure in figures.items()}
+                str(more): {name: figure.half_width for name, figure in figures.items()}
                 for more, figures in self.expected.items()
             },
         }

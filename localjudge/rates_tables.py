@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -10,7 +10,6 @@ from rich.text import Text
 
 from localjudge.rates import ESTIMATES, Rates
 from localjudge.statistics.figures import Figure
-from localjudge.statistics.widths import half_width
 from localjudge.terminal import console, printable
 from localjudge.width_tables import width_table
 
@@ -40,7 +39,7 @@ def print_rates(found: Sequence[Rates]) -> None:
         out.print(_shares(rates))
         if rates.expected:
             out.print()
-            out.print(_widths(rates.figures, rates.expected))
+            out.print(width_table(rates.figures, rates.expected))
     out.print()
     for sentence in ADVICE:
         out.print(Text(sentence))
@@ -80,11 +79,3 @@ def _cells(estimate: str, figure: Figure) -> tuple[str | Text, ...]:
     if figure.low is not None and figure.high is not None:
         ends = f"{figure.low:.3f} to {figure.high:.3f}"
     return _SHOWN[estimate], value, ends, Text(figure.reason or "")
-
-
-def _widths(now: Mapping[str, Figure], expected: Mapping[int, Mapping[str, Figure]]) -> Table:
-    widths = {
-        more: {name: half_width(figure) for name, figure in figures.items()}
-        for more, figures in expected.items()
-    }
-    return width_table(now, widths)

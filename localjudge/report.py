@@ -97,7 +97,7 @@ def write_report(
     judged = read_judged(folder)
     compared: dict[str, tuple[Agreement, list[Beside]]] = {}
     if human is not None:
-        columns = {
+        columns: dict[str, Any] = {
             "id_column": id_column,
             "rater_column": rater_column,
             "cluster_column": cluster_column,

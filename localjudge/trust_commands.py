@@ -68,7 +68,6 @@ def agree(
     from localjudge.agreement import agree as measure
     from localjudge.agreement import write_agreements
     from localjudge.agreement_tables import print_agreements
-    from localjudge.width_tables import print_widths
 
     agreements = measure(
         folder,
@@ -80,12 +79,11 @@ def agree(
         map_labels=_mapping(map_labels),
         min_matched=min_matched,
         calibration=calibration,
+        more_labels=more_labels or [],
         resamples=resamples,
         seed=seed,
     )
     print_agreements(agreements)
-    if more_labels:
-        print_widths(agreements, more_labels)
     if json_file is not None:
         write_agreements(agreements, json_file)
 

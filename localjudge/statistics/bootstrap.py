@@ -37,11 +37,13 @@ class Resampling:
             cluster are drawn together.
         resamples: How many resamples are drawn.
         seed: Where the random numbers begin.
+        more: How many clusters more are drawn than there are: what a larger sample would give.
     """
 
     clusters: Ints
     resamples: int = 2000
     seed: int = 0
+    more: int = 0
 
     @property
     def all(self) -> Floats:
@@ -58,7 +60,7 @@ class Resampling:
         random = np.random.default_rng(self.seed)
         units = self.units
         for number in self._batches(self.resamples):
-            drawn = random.integers(units, size=(number, units))
+            drawn = random.integers(units, size=(number, units + self.more))
             drawn += units * np.arange(number)[:, None]
             counts = np.bincount(drawn.ravel(), minlength=number * units)
             yield counts.reshape(number, units).astype(float)[:, self.clusters]

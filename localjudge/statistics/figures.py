@@ -40,6 +40,11 @@ class Figure:
     method: Literal["bca", "percentile", "wilson", "fieller", "student"] | None = None
     reason: str | None = None
 
+    @property
+    def half_width(self) -> float | None:
+        """Half the width of the interval; None where there is none."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
     def above(self, level: float) -> bool:
         """Say whether the figure is above a level, by its whole interval.
 

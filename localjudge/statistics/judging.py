@@ -33,6 +33,7 @@ def judge_figures(
     clusters: Ints | None = None,
     resamples: int = 2000,
     seed: int = 0,
+    more: int = 0,
 ) -> dict[str, Figure]:
     """Return every figure of a judge's agreement with people, each with its 95% interval.
 
@@ -54,6 +55,8 @@ def judge_figures(
             is one.
         resamples: How many resamples are drawn.
         seed: Where the random numbers begin.
+        more: How many rows more each resample has, so that the intervals are as wide as is to be
+            expected with so many labels more. Of clusters, as many more as have these rows.
     """
     judged = judge >= 0
     parts = [categories.coverage(judged.astype(float), (human == judge).astype(float))]
@@ -82,7 +85,8 @@ def judge_figures(
                 of_judged.append(probabilities.ranking(given, read, labels))
         parts.append(on_rows(judged, joined(*of_judged)))
     units = np.arange(len(human)) if clusters is None else clusters
-    figures = estimate(joined(*parts), Resampling(units, resamples, seed), _UNDEFINED)
+    further = round(more * (int(units.max(initial=-1)) + 1) / max(1, len(units)))
+    figures = estimate(joined(*parts), Resampling(units, resamples, seed, further), _UNDEFINED)
     return figures | {name: Figure(None, reason=reason) for name, reason in missing.items()}
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import isinf
+from dataclasses import dataclass, replace
+from math import isfinite, isinf
 from typing import Literal
 
 import numpy as np
@@ -15,7 +15,7 @@ from localjudge.statistics.figures import Figure
 
 LEAST_ROWS = 20
 LEAST_CLUSTERS = 10
-_UNTOLD = "the judge hardly tells labels apart on so few labelled rows: any share is possible"
+_UNTOLD = "the judge does not tell this label from others clearly enough (p < 0.001) to invert"
 _IMPOSSIBLE = (
     "no share fits the judge's verdicts: its errors on the labelled rows are not those elsewhere"
 )
@@ -138,29 +138,45 @@ def _labelled(
         else:
             variance = spread / (len(given) + more) * sides.effect(given - given.mean())
             freedom = (sides.units or len(given)) - 1
-            figures["labelled_mean"] = _mean(float(given.mean()), variance, freedom, values)
+            figures["labelled_mean"] = _mean(float(given.mean()), float(variance), freedom, values)
     return figures
 
 
 def _rogan_gladen(sides: Sides, labels: Sequence[str], more: int) -> dict[str, Figure]:
+    said = np.concatenate([sides.human, sides.judge, sides.rest])
+    # A label that nobody gives has no share to correct, and would make the matrix singular.
+    used = np.unique(said)
+    reason = _too_little(sides)
+    if not reason and len(used) < 2:
+        reason = "people and the judge give one label only: nothing to correct"
+    if reason:
+        return dict.fromkeys(_names("rogan_gladen", labels, None), Figure(None, reason=reason))
+    nobody = Figure(None, reason="neither people nor the judge give it")
+    figures = dict.fromkeys(_names("rogan_gladen", labels, None), nobody)
+    human, judge, rest = (
+        np.searchsorted(used, side) for side in (sides.human, sides.judge, sides.rest)
+    )
+    given = replace(sides, human=human, judge=judge, rest=rest)
+    return figures | _inverted(given, [labels[place] for place in used], more)
+
+
+def _inverted(sides: Sides, labels: Sequence[str], more: int) -> dict[str, Figure]:
     names = _names("rogan_gladen", labels, None)
     number = len(labels)
     table = np.zeros((number, number))
     np.add.at(table, (sides.human, sides.judge), 1.0)
-    reason = _too_little(sides) or _singular(table, labels)
+    reason = _singular(table, labels)
     if reason:
         return dict.fromkeys(names, Figure(None, reason=reason))
     rest = np.bincount(sides.rest, minlength=number).astype(float)
     effects, rest_effects = _effects_of_inverse(sides, table, rest)
     values, lows, highs = shares.rogan_gladen(
-        table, rest, effects=effects, rest_effects=rest_effects, more=more
+        table, rest, effects=effects, rest_effects=rest_effects, units=sides.units, more=more
     )
     figures = {}
     for name, value, low, high in zip(names, values, lows, highs, strict=True):
-        if np.isnan(low):
-            figures[name] = Figure(None, reason=_IMPOSSIBLE)
-        elif isinf(low) or high - low >= 1:
-            figures[name] = Figure(None, reason=_UNTOLD)
+        if isinf(low) or not isfinite(low):
+            figures[name] = Figure(None, reason=_UNTOLD if isinf(low) else _IMPOSSIBLE)
         else:
             figures[name] = _figure((value, low, high), "fieller")
     return figures
@@ -219,7 +235,14 @@ def _powered_mean(sides: Sides, values: Floats, more: int) -> Figure:
     effect, rest_effect = _effects_of_mean(sides, given, read, rest)
     step = float(np.diff(values).min())
     mean, variance = shares.powered_mean(
-        given, read, rest, error=step, effect=effect, rest_effect=rest_effect, more=more
+        given,
+        read,
+        rest,
+        error=step,
+        effect=effect,
+        rest_effect=rest_effect,
+        units=sides.units,
+        more=more,
     )
     freedom = (sides.units or len(given)) - 2
     return _mean(float(mean), float(variance), freedom, values)
@@ -289,7 +312,7 @@ def _figure(estimate: tuple[Floats, ...], method: Literal["wilson", "fieller"]) 
     value, low, high = map(float, estimate)
     clipped = min(1.0, max(0.0, value))
     reason = None if clipped == value else f"clipped: the estimate is {value:.4f}"
-    # Half a row more in each cell moves an interval a little, but not off its value.
+    # Smoothed error rates move an interval a little, but not off its value.
     return Figure(clipped, min(low, clipped), max(high, clipped), method, reason)
 
 
