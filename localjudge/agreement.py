@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
 from typing import Any, Literal
@@ -53,7 +53,7 @@ class Agreement:
     by_label: Mapping[str, Figures]
     confusion: tuple[tuple[int, ...], ...]
     ceiling: Ceiling | None
-    expected: Mapping[int, Figures]
+    expected: Mapping[int, Figures] = field(default_factory=dict)
     calibration: Literal["fitted_here", "elsewhere"] | None = None
 
     @property
